@@ -2,7 +2,9 @@
 // Used only by the thread that owns the backend.
 #pragma once
 
+#include <chrono>
 #include <span>
+#include <string_view>
 
 #include "backend/step.h"
 #include "base/result.h"
@@ -12,7 +14,16 @@ namespace zinc {
 
 struct Bucket {
   int max_tokens = 1, max_seqs = 1, max_outputs = 1;
-  bool keep_values = false;  // Plan::value can read every value: for tests and tools, costs memory
+  bool keep_values = false;   // Plan::value can read every value: for tests and tools, costs memory
+  bool time_kernels = false;  // Plan::kernel_times: for traces and tools, launches kernels one by one
+};
+
+// When a kernel of a step ran. GPU times are the device's own, placed on the host's clock.
+struct KernelTime {
+  using Time = std::chrono::steady_clock::time_point;
+  std::string_view name;           // of the kernel, or of the op
+  std::span<const int32_t> nodes;  // of the graph, that it computes; empty: none, such as a copy
+  Time begin, end;
 };
 
 class Plan {
@@ -24,6 +35,9 @@ class Plan {
   virtual Result<StepOutput> wait() = 0;
   // A value of the last finished step, row-major. REQUIRES: Bucket::keep_values, and v is an f32 activation.
   virtual std::span<const float> value(Value v) const = 0;
+  // The kernels of the last finished step in order of execution; empty: unknown. Names and nodes are valid as long as
+  // the plan, the times until the next wait(). REQUIRES: Bucket::time_kernels.
+  virtual std::span<const KernelTime> kernel_times() const { return {}; }
 };
 
 }  // namespace zinc

@@ -62,8 +62,9 @@ Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, EngineOption
                {.sizes = plan.sizes, .max_chunk_tokens = options.step_tokens, .n_sequences = options.max_sequences}));
   std::vector<StepPlan> plans;
   for (const int size : step_sizes(options)) {
-    ZINC_TRY(compiled, instance.backend().compile(graph, instance.weights(), cache->memory(),
-                                                  bucket_of(size, options.max_sequences)));
+    Bucket bucket = bucket_of(size, options.max_sequences);
+    bucket.time_kernels = options.trace.trace && options.trace.time_kernels;
+    ZINC_TRY(compiled, instance.backend().compile(graph, instance.weights(), cache->memory(), bucket));
     plans.push_back({size, std::move(compiled)});
   }
   engine->cache_file_ = options.cache_file;
@@ -83,7 +84,8 @@ Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, EngineOption
                          .can_sample_on_device = instance.backend_info().can_sample_on_device,
                          .scheduler = {.step_tokens = options.step_tokens,
                                        .max_outputs = options.max_sequences,
-                                       .max_decode_slowdown = options.max_decode_slowdown}};
+                                       .max_decode_slowdown = options.max_decode_slowdown},
+                         .trace = options.trace.trace ? std::make_shared<EngineTrace>(options.trace, graph) : nullptr};
   engine->loop_ = std::make_unique<EngineLoop>(*engine->submission_queue_, std::move(cache), std::move(plans), loop);
   return engine;
 }

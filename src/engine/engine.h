@@ -14,6 +14,7 @@
 #include "engine/engine_stats.h"
 #include "engine/model_instance.h"
 #include "engine/request.h"
+#include "engine/step_trace.h"
 #include "text/tokenizer.h"
 
 namespace zinc {
@@ -28,6 +29,7 @@ struct EngineOptions {
   double max_decode_slowdown = 1.8;  // longest step with prefill of long prompts, as a multiple of a decode-only step
   std::filesystem::path cache_file = {};  // the prefix cache is loaded from and saved to this file; empty: none
   int checkpoint_interval = 2048;  // tokens between recurrent-state checkpoints, in addition to those at boundaries
+  TraceOptions trace = {};
 };
 
 // Limits that result from the model and the options; constant.

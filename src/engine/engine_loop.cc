@@ -84,6 +84,7 @@ bool EngineLoop::step() {
   const bool has_work = current_.plan || !sequences.empty();
   if (has_work) run_step(sequences);
   publish();
+  if (has_work && options_.trace) options_.trace->add_stats(stats_);
   return has_work;
 }
 
@@ -105,8 +106,14 @@ void EngineLoop::admit_waiting() {
   for (const RequestId id : scheduler_.admission_order()) {
     if (is_full()) return;
     RequestState& request = *requests_.at(id);
-    if (shares_prefix_in_prefill(request)) continue;
-    if (!admit(request)) return;
+    if (shares_prefix_in_prefill(request)) {
+      if (options_.trace) options_.trace->add_deferral(id, EngineTrace::Deferral::shared_prefix);
+      continue;
+    }
+    if (!admit(request)) {
+      if (options_.trace) options_.trace->add_deferral(id, EngineTrace::Deferral::memory);
+      return;
+    }
   }
 }
 
@@ -156,6 +163,7 @@ bool EngineLoop::admit(RequestState& request) {
   scheduler_.admit(request.id, request.prompt_size, request.cache.n_tokens, request.checkpoints,
                    request.scores_prompt() ? PromptOutput::all_tokens : PromptOutput::last_token);
   submission_queue_.on_admitted(request);
+  if (options_.trace) options_.trace->add_admission(request);
 
   stats_.queue_s.add(seconds_between(request.submitted, request.admitted));
   stats_.n_prompt_tokens += static_cast<uint64_t>(request.prompt_size);
@@ -188,8 +196,11 @@ void EngineLoop::start(InFlightStep& step, std::span<const ScheduledSequence> se
   const auto fits = [&](const StepPlan& plan) { return plan.max_tokens >= step.arrays.n_tokens(); };
   step.plan = std::ranges::find_if(plans_, fits)->plan.get();
   if (tokens == Tokens::known) start_masks(sequences);
+  step.number = ++n_started_steps_;
+  if (options_.trace) options_.trace->add_decision(step.number, sequences, scheduler_);
   step.started = Clock::now();
   step.plan->start(step.arrays.inputs());
+  if (options_.trace) options_.trace->add_host_work("upload and launch", step.started, Clock::now());
 }
 
 // The mask of the next token depends on the tokens so far only, so that it is computed while the step runs.
@@ -229,10 +240,13 @@ void EngineLoop::run_step(std::span<const ScheduledSequence> sequences) {
   if (!current_.plan) start(current_, sequences, Tokens::known);
   if (!sequences.empty() && sequences.size() == current_.sequences.size() && can_pipeline_next_step(sequences))
     start_next_step();
+  const Clock::time_point waited = options_.trace ? Clock::now() : Clock::time_point();
   const Result<StepOutput> output = current_.plan->wait();
   const Clock::time_point done = Clock::now();
-  const double seconds = seconds_between(std::max(current_.started, last_done_),
-                                         done);  // a pipelined step starts after the one before it has ended
+  // A pipelined step starts after the one before it has ended.
+  const Clock::time_point begin = std::max(current_.started, last_done_);
+  const double seconds = seconds_between(begin, done);
+  if (options_.trace && output.ok()) trace_step(current_, begin, waited, done);
   last_done_ = done;
   if (!sequences.empty()) scheduler_.complete_step(seconds);
   ++stats_.n_steps;
@@ -241,6 +255,15 @@ void EngineLoop::run_step(std::span<const ScheduledSequence> sequences) {
   current_.plan = nullptr;
   std::swap(current_, next_);
   apply_output(next_, output);
+  if (options_.trace) options_.trace->add_host_work("sampling", done, Clock::now());
+}
+
+void EngineLoop::trace_step(const InFlightStep& step, Clock::time_point begin, Clock::time_point waited,
+                            Clock::time_point done) {
+  options_.trace->add_host_work("wait", waited, done);
+  const StepTrace::Step traced{.number = step.number, .n_tokens = step.arrays.n_tokens(), .begin = begin, .end = done};
+  options_.trace->add_step(traced,
+                           options_.trace->times_kernels() ? step.plan->kernel_times() : std::span<const KernelTime>());
 }
 
 void EngineLoop::apply_output(const InFlightStep& done, const Result<StepOutput>& output) {
@@ -433,6 +456,7 @@ void EngineLoop::end(RequestState& request, StopReason reason, std::optional<Err
 
 void EngineLoop::record_end(const RequestState& request, const Outcome& outcome) {
   ++stats_.n_ended[static_cast<size_t>(outcome.reason)];
+  if (options_.trace) options_.trace->add_end(request, outcome);
   if (!request.is_admitted) return;
   const Timings& t = outcome.timings;
   stats_.prefill_s.add(t.prefill_s);

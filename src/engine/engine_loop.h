@@ -12,6 +12,7 @@
 
 #include "backend/backend.h"
 #include "engine/engine_stats.h"
+#include "engine/engine_trace.h"
 #include "engine/mask_worker.h"
 #include "engine/scheduler.h"
 #include "engine/step_arrays.h"
@@ -32,6 +33,7 @@ struct LoopOptions {
   int n_vocab = 0;
   bool can_sample_on_device = false;  // as BackendInfo says
   SchedulerLimits scheduler;
+  std::shared_ptr<EngineTrace> trace = {};  // nullptr: off
 };
 
 class EngineLoop {
@@ -58,6 +60,7 @@ class EngineLoop {
     std::vector<ScheduledSequence> sequences;
     Plan* plan = nullptr;  // nullptr: not in flight
     Clock::time_point started;
+    uint64_t number = 0;
   };
   enum class Tokens { known, on_device };
   // The cache of a request that ended while a step with one of its rows is in flight.
@@ -94,6 +97,7 @@ class EngineLoop {
   void release_deferred(DeferredRelease deferred, bool step_failed);
   void record_end(const RequestState& request, const Outcome& outcome);
   void publish();
+  void trace_step(const InFlightStep& step, Clock::time_point begin, Clock::time_point waited, Clock::time_point done);
 
   SubmissionQueue& submission_queue_;
   LoopOptions options_;
@@ -103,6 +107,7 @@ class EngineLoop {
   Scheduler scheduler_;
   InFlightStep current_, next_;  // the step to wait for, and the one after it (or the last finished one)
   Clock::time_point last_done_;
+  uint64_t n_started_steps_ = 0;
   Sampler sampler_;
   MaskWorker mask_worker_;
   std::map<RequestId, std::unique_ptr<RequestState>> requests_;

@@ -33,12 +33,23 @@ Status decode_on_device(Sequence& sequence, OutputState& output, const Generatio
   return done;
 }
 
+void trace_request(const TraceOptions& options, const RequestTimes& times, const GenerationResult& result) {
+  const std::string args =
+      fmt::format(R"({{"prompt_tokens":{},"generated_tokens":{}}})", result.n_prompt_tokens, result.tokens.size());
+  RequestTrace(options).add(1, times, stop_reason_name(result.reason), args);
+}
+
 // The host samples from each step's logits.
 Status decode_on_host(Sequence& sequence, std::span<float> logits, OutputState& output, const GenerateHooks& hooks,
                       GenerationResult& result) {
   Sampler sampler;
   while (!hooks.cancelled || !hooks.cancelled()) {
+    const Clock::time_point begin = hooks.trace ? Clock::now() : Clock::time_point();
     ZINC_TRY(step, output.accept(logits, sampler, sequence.position() < sequence.context()));
+    if (hooks.trace) {
+      Trace& trace = *hooks.trace->trace;
+      trace.add_span(trace.add_track(hooks.trace->name, kHostTrack), "sampling", begin, Clock::now());
+    }
     if (!step.text.empty()) hooks.text(step.text);
     if (step.reason) {
       result.reason = *step.reason;
@@ -77,6 +88,7 @@ Result<GenerationResult> generate(Sequence& sequence, const Tokenizer& tokenizer
   if (!read.ok()) {
     if (read.error().code != ErrorCode::cancelled) return read.error();
     result.reason = StopReason::cancelled;
+    if (hooks.trace) trace_request(*hooks.trace, {prompt_start, prompt_start, {}, Clock::now()}, result);
     return result;
   }
 
@@ -88,6 +100,7 @@ Result<GenerationResult> generate(Sequence& sequence, const Tokenizer& tokenizer
   const std::span<const TokenId> generated = output.tokens().subspan(prompt.size());
   result.tokens.assign(generated.begin(), generated.end());
   result.decode_s = seconds_since(decode_start);
+  if (hooks.trace) trace_request(*hooks.trace, {prompt_start, prompt_start, decode_start, Clock::now()}, result);
   return result;
 }
 

@@ -23,6 +23,7 @@ struct GenerationResult {
 struct GenerateHooks {
   std::function<void(std::string_view)> text;  // final text, in whole characters
   std::function<bool()> cancelled;             // polled between steps
+  const TraceOptions* trace = nullptr;         // records the request; nullptr: off. Steps: SequenceOptions::trace
 };
 
 // REQUIRES: validate(options.sampling, vocabulary) is ok. Fails if the prompt is empty or longer than the context.

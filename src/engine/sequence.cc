@@ -43,7 +43,9 @@ Result<Sequence> Sequence::create(const ModelInstance& instance, const SequenceO
   const Bucket bucket{.max_tokens = sequence.chunk_tokens_,
                       .max_seqs = 1,
                       .max_outputs = options.all_logits ? sequence.chunk_tokens_ : 1,
-                      .keep_values = options.keep_values};
+                      .keep_values = options.keep_values,
+                      .time_kernels = options.trace.trace ? options.trace.time_kernels : options.time_kernels};
+  if (options.trace.trace) sequence.trace_ = std::make_unique<StepTrace>(options.trace, model.graph);
   ZINC_TRY(plan, instance.backend().compile(model.graph, instance.weights(), *sequence.cache_, bucket));
   sequence.plan_ = std::move(plan);
   sequence.activation_bytes_ =
@@ -80,6 +82,7 @@ void Sequence::start(std::span<const TokenId> tokens, Logits logits, const Devic
   std::iota(logit_rows_.begin(), logit_rows_.end(), 0);
   const std::array<int32_t, 2> seq_begin = {0, n};
   const std::array<int32_t, 1> slots = {0};
+  if (trace_) in_flight_.push_back({Trace::Clock::now(), n});
   plan_->start({.tokens = tokens,
                 .positions = positions_,
                 .seq_begin = seq_begin,
@@ -89,12 +92,29 @@ void Sequence::start(std::span<const TokenId> tokens, Logits logits, const Devic
                 .sampling = {sampling, sampling ? 1u : 0u},
                 .logit_rows = logit_rows_,
                 .hidden = {}});
+  if (trace_) trace_->add_host_work("upload and launch", in_flight_.back().started, Trace::Clock::now());
   position_ += n;
   n_filled_ = std::max(n_filled_, position_);
 }
 
-Result<StepOutput> Sequence::finish_step() {
+Result<StepOutput> Sequence::wait_for_step() {
+  if (!trace_) return plan_->wait();
+  const Trace::Time waited = Trace::Clock::now();
   Result<StepOutput> output = plan_->wait();
+  const Trace::Time done = Trace::Clock::now();
+  trace_->add_host_work("wait", waited, done);
+  const StartedStep step = in_flight_.front();
+  in_flight_.pop_front();
+  const Trace::Time begin = std::max(step.started, last_done_);  // two steps may be in flight
+  last_done_ = done;
+  const bool has_kernels = output.ok() && trace_->times_kernels();
+  trace_->add_step({.number = ++n_traced_, .n_tokens = step.n_tokens, .begin = begin, .end = done},
+                   has_kernels ? plan_->kernel_times() : std::span<const KernelTime>());
+  return output;
+}
+
+Result<StepOutput> Sequence::finish_step() {
+  Result<StepOutput> output = wait_for_step();
   if (!output.ok()) return output;
   next_ = output.value().sampled.back();
   if (next_ >= 0) return output;
@@ -129,7 +149,7 @@ Status Sequence::decode_on_device(int n, const std::function<bool(TokenId)>& on_
     }
   }
   for (; n_waited < n_started; ++n_waited) {
-    if (const Result<StepOutput> output = plan_->wait(); failed.ok() && !output.ok()) failed = output.error();
+    if (const Result<StepOutput> output = wait_for_step(); failed.ok() && !output.ok()) failed = output.error();
   }
   position_ = first + n_given - 1;
   return failed;

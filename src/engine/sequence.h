@@ -2,6 +2,7 @@
 // and plans as the engine, with one sequence per step and pages in order.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
@@ -10,6 +11,7 @@
 #include "backend/backend.h"
 #include "base/token_id.h"
 #include "engine/model_instance.h"
+#include "engine/step_trace.h"
 
 namespace zinc {
 
@@ -18,6 +20,8 @@ struct SequenceOptions {
   int chunk_tokens = 128;   // prompt tokens per step: enough to amortize reading the weights, few enough to cancel soon
   bool all_logits = false;  // feed_with_all_logits will be called
   bool keep_values = false;
+  bool time_kernels = false;  // Plan::kernel_times() of plan(); implied by `trace`
+  TraceOptions trace = {};
 };
 inline constexpr int kDefaultContext = 4096;
 
@@ -71,6 +75,7 @@ class Sequence {
   void start(std::span<const TokenId> tokens, Logits logits, const DeviceSampling* sampling = nullptr);
   Result<StepOutput> step(std::span<const TokenId> tokens, Logits logits, const DeviceSampling* sampling = nullptr);
   Result<StepOutput> finish_step();
+  Result<StepOutput> wait_for_step();
 
   const ModelInstance* model_ = nullptr;
   int context_ = 0, chunk_tokens_ = 0, position_ = 0;
@@ -82,6 +87,14 @@ class Sequence {
   std::vector<std::vector<PageId>> pages_;  // per group: 0, 1, 2, ...; wraps around for groups with a window
   std::vector<PageTable> page_tables_;
   std::vector<int32_t> positions_, output_rows_, logit_rows_;  // of the step
+  struct StartedStep {
+    Trace::Time started;
+    int n_tokens = 0;
+  };
+  std::unique_ptr<StepTrace> trace_;   // nullptr: off
+  std::deque<StartedStep> in_flight_;  // with a trace
+  uint64_t n_traced_ = 0;
+  Trace::Time last_done_;
 };
 
 }  // namespace zinc

@@ -10,6 +10,8 @@
 namespace zinc::cpu {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr size_t kCacheLineBytes = 64;
 constexpr size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -133,8 +135,12 @@ void CpuPlan::join_matmuls() {
       joined.push_back(j);
       last = j;
     }
+    bound_[i].computes.assign(joined.begin(), joined.end());
     bound_[i].joined = std::move(joined);
     i = last;
+  }
+  for (size_t i = 0; i < bound_.size(); ++i) {
+    if (node(i).op != Op::linear && node(i).op != Op::view) bound_[i].computes = {static_cast<int32_t>(i)};
   }
 }
 
@@ -234,15 +240,38 @@ void CpuPlan::fill_rope_tables() {
 }
 
 void CpuPlan::start(const StepInputs& inputs) {
+  const KernelTime::Time begin = bucket_.time_kernels ? Clock::now() : KernelTime::Time();
   if (n_waited_ < n_started_) save_logits(results_[n_waited_ % results_.size()]);
   read_inputs(inputs);
   fill_rope_tables();
   for (ActivationSet& set : activation_sets_) set.value_id = -1;
+  if (!bucket_.time_kernels) {
+    run_nodes();
+    return store_result();
+  }
+  std::vector<KernelTime>& times = results_[n_started_ % results_.size()].kernel_times;
+  times.clear();
+  times.push_back({"inputs", {}, begin, Clock::now()});
+  run_timed_nodes(times);
+  store_result();
+  times.push_back({"outputs", {}, times.back().end, Clock::now()});
+}
+
+void CpuPlan::run_nodes() {
   for (size_t i = 0; i < bound_.size(); ++i) {
     if (graph_.info(node(i).out[0]).rows == Rows::outputs && in_.output_rows.empty()) continue;
     (this->*bound_[i].run)(i);
   }
-  store_result();
+}
+
+// A node's time starts when the one before it has ended, so that the times add up to the step's.
+void CpuPlan::run_timed_nodes(std::vector<KernelTime>& times) {
+  for (size_t i = 0; i < bound_.size(); ++i) {
+    if (graph_.info(node(i).out[0]).rows == Rows::outputs && in_.output_rows.empty()) continue;
+    (this->*bound_[i].run)(i);
+    if (bound_[i].computes.empty()) continue;  // a view, or a matmul that an earlier node computes
+    times.push_back({op_name(node(i).op), bound_[i].computes, times.back().end, Clock::now()});
+  }
 }
 
 void CpuPlan::store_result() {
@@ -283,6 +312,11 @@ Result<StepOutput> CpuPlan::wait() {
   ZINC_CHECK(n_waited_ < n_started_);
   const StepResult& result = results_[n_waited_++ % results_.size()];
   return StepOutput{result.sampled, result.logits, result.hidden};
+}
+
+std::span<const KernelTime> CpuPlan::kernel_times() const {
+  ZINC_CHECK(bucket_.time_kernels && n_waited_ > 0);
+  return results_[(n_waited_ - 1) % results_.size()].kernel_times;
 }
 
 std::span<const float> CpuPlan::value(Value v) const {

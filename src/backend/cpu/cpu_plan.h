@@ -21,6 +21,7 @@ class CpuPlan final : public Plan {
   void start(const StepInputs& inputs) override;
   Result<StepOutput> wait() override;
   std::span<const float> value(Value v) const override;
+  std::span<const KernelTime> kernel_times() const override;
 
  private:
   static constexpr size_t kMaxTaps = 16;  // of a convolution
@@ -33,6 +34,7 @@ class CpuPlan final : public Plan {
     std::array<const std::vector<float>*, Node::kMaxInputs> vectors{};  // weights other than matrices
     int rope_table = -1;
     std::vector<float> conv_weight;  // [taps][channels]
+    std::vector<int32_t> computes;   // the nodes that it runs: for kernel_times()
   };
   struct RopeTable {  // cos and sin of every rotated pair at every token of the step
     RopeParams params;
@@ -52,6 +54,7 @@ class CpuPlan final : public Plan {
     std::vector<TokenId> sampled;
     std::span<float> logits;  // in the activation arena, until another step is started
     std::vector<float> kept_logits, hidden;
+    std::vector<KernelTime> kernel_times;
   };
   struct AttentionTile {
     int seq, first_token, n_tokens;
@@ -89,6 +92,8 @@ class CpuPlan final : public Plan {
   Status reserve_activations();
   void read_inputs(const StepInputs& inputs);
   void fill_rope_tables();
+  void run_nodes();
+  void run_timed_nodes(std::vector<KernelTime>& times);
   void store_result();
   static void save_logits(StepResult& result);
 

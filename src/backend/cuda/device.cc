@@ -268,10 +268,19 @@ Status Device::copy_d2h(void* to, DevicePointer from, size_t n_bytes) const {
 }
 Status Device::wait() const { return check(api_.synchronize_stream(stream_), "waiting for the GPU"); }
 
-Result<GraphHandle> Device::capture_on(Stream stream, const std::vector<Launch>& launches) const {
+Result<GraphHandle> Device::capture_on(Stream stream, const std::vector<Launch>& launches,
+                                       std::span<const Event> events) const {
   if (Status s = check(api_.begin_capture(stream, kRelaxedCapture), "beginning a capture"); !s.ok()) return s.error();
   Status launched = ok_status();
-  for (size_t i = 0; i < launches.size() && launched.ok(); ++i) launched = start(launches[i], stream, i > 0);
+  const auto record = [&](size_t i) {
+    if (!events.empty() && launched.ok())
+      launched = check(api_.record_event_with_flags(events[i], stream, kExternalEvent), "recording an event");
+  };
+  record(0);
+  for (size_t i = 0; i < launches.size() && launched.ok(); ++i) {
+    launched = start(launches[i], stream, i > 0 && events.empty());
+    record(i + 1);
+  }
   GraphHandle graph = nullptr;
   const Status ended = check(api_.end_capture(stream, &graph), "ending a capture");
   if (!launched.ok()) return launched.error();
@@ -280,10 +289,10 @@ Result<GraphHandle> Device::capture_on(Stream stream, const std::vector<Launch>&
 }
 
 // On a separate stream: work that other threads queue on a shared stream would become part of the graph.
-Result<GraphExec> Device::capture(const std::vector<Launch>& launches) const {
+Result<GraphExec> Device::capture(const std::vector<Launch>& launches, std::span<const Event> events) const {
   Stream stream = nullptr;
   if (Status s = check(api_.create_stream(&stream, kNonBlocking), "creating a stream"); !s.ok()) return s.error();
-  const Result<GraphHandle> captured = capture_on(stream, launches);
+  const Result<GraphHandle> captured = capture_on(stream, launches, events);
   api_.destroy_stream(stream);
   ZINC_TRY(graph, captured);
   GraphExec exec = nullptr;

@@ -45,8 +45,9 @@ struct Launch {
 // A kernel of a step before it is compiled: what a graph is lowered to. Plain data, made without a GPU.
 struct KernelCall {
   KernelProgram program;
-  std::string kernel;  // an entry point of the program
-  Launch launch;       // without its function
+  std::string kernel;               // an entry point of the program
+  Launch launch;                    // without its function
+  std::vector<int32_t> nodes = {};  // of the graph, that it computes
 };
 
 // What the lowering needs to know of a GPU.
@@ -105,12 +106,14 @@ class Device final : public gpu::Device {
   Status check(Code code, std::string_view what) const;
   // Captures the launches as one CUDA graph with programmatic dependent launch between them. Work that other threads
   // queue meanwhile does not become part of it.
-  Result<GraphExec> capture(const std::vector<Launch>& launches) const;
+  // With n + 1 `events`, they are recorded before the first and after each launch, and launches do not overlap.
+  Result<GraphExec> capture(const std::vector<Launch>& launches, std::span<const Event> events = {}) const;
 
  private:
   explicit Device(const DriverApi& api) : api_(api) {}
   Status start(const Launch& launch, Stream stream, bool is_programmatic) const;
-  Result<GraphHandle> capture_on(Stream stream, const std::vector<Launch>& launches) const;
+  Result<GraphHandle> capture_on(Stream stream, const std::vector<Launch>& launches,
+                                 std::span<const Event> events) const;
   Status load_missing(std::span<const KernelProgram> programs);    // REQUIRES: mutex_ is held
   Status set_max_dynamic_smem(Function function, size_t n_bytes);  // never lowers it
   const DriverApi& api_;

@@ -48,6 +48,7 @@ Result<DriverApi> bind_driver() {
   bind(api.create_event, "cuEventCreate");
   bind(api.destroy_event, "cuEventDestroy_v2");
   bind(api.record_event, "cuEventRecord");
+  bind(api.record_event_with_flags, "cuEventRecordWithFlags");
   bind(api.synchronize_event, "cuEventSynchronize");
   bind(api.elapsed_ms, "cuEventElapsedTime");
   bind(api.begin_capture, "cuStreamBeginCapture_v2");

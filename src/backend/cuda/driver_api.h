@@ -31,6 +31,7 @@ inline constexpr int kMaxDynamicShared = 8;     // function attribute
 inline constexpr int kSharedCarveout = 9;       // likewise
 inline constexpr unsigned kNonBlocking = 1;     // stream flag
 inline constexpr unsigned kRelaxedCapture = 2;  // capture mode
+inline constexpr unsigned kExternalEvent = 1;   // record flag: in a capture, the event becomes a node of the graph
 inline constexpr int kClusterDimension = 4;     // launch attribute: cluster size
 inline constexpr int kProgrammaticLaunch = 6;   // likewise: programmatic dependent launch (PDL)
 
@@ -80,6 +81,7 @@ struct DriverApi {
   Code (*create_event)(Event* event, unsigned flags) = nullptr;
   Code (*destroy_event)(Event event) = nullptr;
   Code (*record_event)(Event event, Stream stream) = nullptr;
+  Code (*record_event_with_flags)(Event event, Stream stream, unsigned flags) = nullptr;
   Code (*synchronize_event)(Event event) = nullptr;
   Code (*elapsed_ms)(float* ms, Event from, Event to) = nullptr;
   Code (*begin_capture)(Stream stream, unsigned mode) = nullptr;

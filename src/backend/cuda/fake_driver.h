@@ -37,6 +37,7 @@ struct FakeDriver {
   size_t free_bytes = size_t{1} << 30;
   size_t device_bytes = 0;  // allocated so far
   int n_allocations = 0, n_copies_h2d = 0, n_copies_d2h = 0, n_replays = 0, n_stream_waits = 0, n_event_waits = 0;
+  int n_captured_events = 0;
   bool host_fails = false;    // pinned allocations fail
   bool copies_fail = false;   // device-to-device copies fail
   int n_without_context = 0;  // calls on threads without a current context

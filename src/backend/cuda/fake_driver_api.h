@@ -119,6 +119,10 @@ inline DriverApi make_fake_api() {
   };
   api.destroy_event = [](Event) { return check_context(); };
   api.record_event = [](Event, Stream stream) { return work_on(stream); };
+  api.record_event_with_flags = [](Event, Stream, unsigned flags) {
+    FakeDriver::current().n_captured_events += flags == kExternalEvent ? 1 : 0;
+    return check_context();
+  };
   api.synchronize_event = [](Event) { return ++FakeDriver::current().n_event_waits, check_context(); };
   api.elapsed_ms = [](float* ms, Event, Event) { return *ms = 1, kSuccess; };
   api.begin_capture = [](Stream stream, unsigned) {

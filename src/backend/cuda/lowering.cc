@@ -57,7 +57,7 @@ Status Lowering::add(const KernelProgram& program, const char* kernel, Launch la
   late_trigger_.reset();
   launch.grid = {static_cast<unsigned>(x), static_cast<unsigned>(y), static_cast<unsigned>(z)};
   launch.shared_bytes = static_cast<unsigned>(shared_bytes);
-  calls_.push_back({program, kernel, launch});
+  calls_.push_back({program, kernel, launch, gpu::nodes_lowered_at(workspace_.fusion(), lowered_node_, is_decode())});
   return ok_status();
 }
 
@@ -79,6 +79,7 @@ Result<std::vector<KernelCall>> Lowering::run() {
 Status Lowering::lower_all() {
   if (Status s = lower_rope_tables(); !s.ok()) return s;
   for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
+    lowered_node_ = i;
     if (const MoeDownCombine* moe = is_decode() ? workspace_.fusion().moe_down_at(i) : nullptr) {
       if (Status s = lower_moe_down_combine(*moe); !s.ok()) return s;
       continue;

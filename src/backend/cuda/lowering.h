@@ -148,6 +148,7 @@ class Lowering {
   const Workspace& workspace_;
   gpu::StepClass sizes_;
   std::vector<KernelCall> calls_;
+  int lowered_node_ = -1;  // the node whose calls are being added
   // The last launch, if it triggers its dependents only after its own PDL wait: the next launch may then read the
   // results of all earlier launches before waiting, but not those of this one.
   struct LateTrigger {

@@ -38,8 +38,13 @@ Status CudaPlan::prepare(const gpu::Weights& weights, const Bucket& bucket) {
     calls.push_back(std::move(lowered));
   }
   if (Status s = device_.load_programs(programs); !s.ok()) return s;
+  if (bucket.time_kernels) timer_ = std::make_unique<KernelTimer>(device_, kMaxInFlight);
   for (const std::vector<KernelCall>& of_class : calls) {
     ZINC_TRY(launches, device_.prepare(of_class));
+    if (timer_) {
+      if (Status s = timer_->add_class(of_class, launches); !s.ok()) return s;
+      continue;
+    }
     ZINC_TRY(graph, device_.capture(launches));
     graphs_.push_back(graph);
   }
@@ -77,7 +82,8 @@ Status CudaPlan::submit(const StepInputs& in, size_t index) {
       return s;
     }
   }
-  const GraphExec graph = graphs_[gpu::find_step_class(classes(), in.tokens.size(), in.output_rows.size())];
+  const size_t step_class = gpu::find_step_class(classes(), in.tokens.size(), in.output_rows.size());
+  const GraphExec graph = timer_ ? timer_->graph(step_class, index) : graphs_[step_class];
   if (Status s = device_.check(device_.api().launch_graph(graph, device_.stream()), "starting a step"); !s.ok()) {
     return s;
   }
@@ -114,5 +120,7 @@ Status CudaPlan::queue_outputs(const StepInputs& in, size_t index) {
 Status CudaPlan::wait_for(size_t index) {
   return device_.check(device_.api().synchronize_event(done_[index]), "a step");
 }
+
+Result<std::vector<gpu::DeviceTime>> CudaPlan::read_device_times(size_t index) { return timer_->read(index); }
 
 }  // namespace zinc::cuda

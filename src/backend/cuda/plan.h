@@ -5,6 +5,7 @@
 #include <array>
 #include <vector>
 
+#include "backend/cuda/kernel_timer.h"
 #include "backend/cuda/lowering.h"
 #include "backend/gpu/plan.h"
 
@@ -22,12 +23,14 @@ class CudaPlan final : public gpu::StepPlan {
   Status prepare(const gpu::Weights& weights, const Bucket& bucket);
   Status submit(const StepInputs& in, size_t index) override;
   Status wait_for(size_t index) override;
+  Result<std::vector<gpu::DeviceTime>> read_device_times(size_t index) override;
   void fill_sampling(const StepInputs& in, int* upload) const;
   Status queue_outputs(const StepInputs& in, size_t index);
 
   Device& device_;
   std::unique_ptr<Workspace> workspace_;
   std::vector<GraphExec> graphs_;              // per step class
+  std::unique_ptr<KernelTimer> timer_;         // with Bucket::time_kernels: has the graphs instead
   std::array<Event, kMaxInFlight> done_ = {};  // recorded after a step's last copy
 };
 

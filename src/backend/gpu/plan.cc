@@ -76,6 +76,7 @@ void StepPlan::start(const StepInputs& inputs) {
   const size_t index = n_started_++ % kMaxInFlight;
   InFlightStep& step = in_flight_[index];
   step.error.reset();
+  if (bucket_.time_kernels) step.started = std::chrono::steady_clock::now();
   if (error_) return;
   const Status queued = queue(inputs, index);
   if (queued.ok()) return;
@@ -96,6 +97,9 @@ Result<StepOutput> StepPlan::wait() {
   if (bucket_.keep_values) {
     if (Status s = keep_values(step); !s.ok()) return s.error();
   }
+  if (bucket_.time_kernels) {
+    if (Status s = keep_kernel_times(index); !s.ok()) return s.error();
+  }
   return StepOutput{{step.sampled.host_ptr<const int>(), step.n_outputs},
                     {step.logits.host_ptr<float>(), step.n_logits},
                     {step.hidden.host_ptr<const float>(), step.n_hidden}};
@@ -106,6 +110,19 @@ Status StepPlan::keep_values(const InFlightStep& step) {
   kept_tokens_ = step.n_tokens;
   kept_outputs_ = step.n_outputs;
   return device_.read(workspace_->arena(), 0, std::as_writable_bytes(std::span(kept_values_)));
+}
+
+// A step starts on the device when it is submitted, or when the one before it has ended.
+Status StepPlan::keep_kernel_times(size_t index) {
+  const KernelTime::Time begin = std::max(in_flight_[index].started, last_done_);
+  last_done_ = std::chrono::steady_clock::now();
+  ZINC_TRY(times, read_device_times(index));
+  const auto at = [&](double ns) { return begin + std::chrono::nanoseconds(static_cast<int64_t>(ns)); };
+  kernel_times_.clear();
+  for (const DeviceTime& time : times) {
+    kernel_times_.push_back({time.kernel->name, time.kernel->nodes, at(time.begin_ns), at(time.end_ns)});
+  }
+  return ok_status();
 }
 
 std::span<const float> StepPlan::value(Value v) const {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "backend/gpu/kernel_times.h"
 #include "backend/gpu/step_class.h"
 #include "backend/gpu/workspace.h"
 
@@ -16,6 +17,7 @@ class StepPlan : public Plan {
   void start(const StepInputs& inputs) final;
   Result<StepOutput> wait() final;
   std::span<const float> value(Value v) const final;
+  std::span<const KernelTime> kernel_times() const final { return kernel_times_; }
 
  protected:
   static constexpr size_t kMaxInFlight = 2;
@@ -25,6 +27,7 @@ class StepPlan : public Plan {
     size_t n_tokens = 0, n_outputs = 0, n_logits = 0, n_hidden = 0;
     size_t upload_ints = 0;      // used of the upload
     std::optional<Error> error;  // why it could not be started
+    KernelTime::Time started;
   };
 
   StepPlan(const Graph& graph, Cache& cache, Device& device, const Bucket& bucket)
@@ -39,6 +42,8 @@ class StepPlan : public Plan {
   virtual Status submit(const StepInputs& in, size_t index) = 0;
   virtual Status wait_for(size_t index) = 0;
   virtual void on_reallocated([[maybe_unused]] size_t index) {}  // buffers of in_flight(index) have moved
+  // With Bucket::time_kernels, after wait_for(index): the times of the step's kernels.
+  virtual Result<std::vector<DeviceTime>> read_device_times(size_t index) = 0;
 
   const Graph& graph_;
   Cache& cache_;
@@ -49,6 +54,7 @@ class StepPlan : public Plan {
   Status reserve_outputs(const StepInputs& in, size_t index);
   Status grow(Buffer& buffer, size_t n_bytes, Memory kind, size_t index);
   Status keep_values(const InFlightStep& step);
+  Status keep_kernel_times(size_t index);
 
   Device& device_;
   Bucket bucket_;
@@ -59,6 +65,8 @@ class StepPlan : public Plan {
   std::optional<Error> error_;      // the device is lost: every later step fails with it
   std::vector<float> kept_values_;  // with Bucket::keep_values: all activations of the last finished step
   size_t kept_tokens_ = 0, kept_outputs_ = 0;
+  std::vector<KernelTime> kernel_times_;  // with Bucket::time_kernels: of the last finished step
+  KernelTime::Time last_done_;
 };
 
 }  // namespace zinc::gpu

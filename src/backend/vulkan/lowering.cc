@@ -91,7 +91,8 @@ Status Lowering::add(KernelKey key, std::span<const std::byte> params, const Siz
        .grid = {static_cast<uint32_t>(grid.x), static_cast<uint32_t>(grid.y), static_cast<uint32_t>(grid.z)},
        .reads = accesses.reads,
        .writes = accesses.writes,
-       .n_arrivals = signals_done ? static_cast<int>(n_arrivals) : 0});
+       .n_arrivals = signals_done ? static_cast<int>(n_arrivals) : 0,
+       .nodes = gpu::nodes_lowered_at(workspace_.fusion(), lowered_node_, is_decode())});
   return ok_status();
 }
 
@@ -136,6 +137,7 @@ void replace_barriers_by_counters(Program& program, Address counters) {
 
 Result<Program> Lowering::run() {
   for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
+    lowered_node_ = i;
     if (Status s = lower(i); !s.ok()) return s.error();
   }
   insert_barriers(program_.dispatches);
@@ -353,9 +355,14 @@ Result<std::vector<VkPipeline>> find_pipelines(Device& device, const Program& pr
 }
 
 void record_program(const Device& device, VkCommandBuffer commands, const Program& program,
-                    std::span<const VkPipeline> pipelines, VkDescriptorSet set, uint32_t step_offset) {
+                    std::span<const VkPipeline> pipelines, VkDescriptorSet set, uint32_t step_offset,
+                    const DispatchTimestamps& times) {
   const DeviceApi& api = device.api();
   VkPipeline bound = VK_NULL_HANDLE;
+  if (times.timestamps) {
+    times.timestamps->reset(commands, times.first, static_cast<uint32_t>(program.dispatches.size()) + 1);
+    times.timestamps->write(commands, times.first);
+  }
   for (size_t i = 0; i < program.dispatches.size(); ++i) {
     const Dispatch& dispatch = program.dispatches[i];
     if (dispatch.needs_barrier) add_compute_barrier(api, commands);
@@ -366,6 +373,7 @@ void record_program(const Device& device, VkCommandBuffer commands, const Progra
     const std::array<uint32_t, 2> offsets = {dispatch.params_offset, step_offset};
     api.CmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, device.layout(), 0, 1, &set, 2, offsets.data());
     api.CmdDispatch(commands, dispatch.grid[0], dispatch.grid[1], dispatch.grid[2]);
+    if (times.timestamps) times.timestamps->write(commands, times.first + static_cast<uint32_t>(i) + 1);
   }
 }
 

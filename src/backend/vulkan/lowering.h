@@ -7,7 +7,9 @@
 #include <span>
 #include <vector>
 
+#include "backend/gpu/kernel_times.h"
 #include "backend/gpu/step_class.h"
+#include "backend/vulkan/timestamps.h"
 #include "backend/vulkan/workspace.h"
 #include "base/ceil_div.h"
 
@@ -26,7 +28,8 @@ struct Dispatch {
   std::array<uint32_t, 3> grid = {1, 1, 1};
   std::vector<MemoryRange> reads, writes;
   int n_arrivals = 0;  // workgroups that signal completion to the next dispatches (shader/counter_sync.glsl); 0: none
-  bool needs_barrier = false;  // before the dispatch
+  bool needs_barrier = false;       // before the dispatch
+  std::vector<int32_t> nodes = {};  // of the graph, that it computes
 };
 
 struct Program {
@@ -188,12 +191,19 @@ class Lowering {
   const Workspace& workspace_;
   gpu::StepClass sizes_;
   Program program_;
+  int lowered_node_ = -1;                              // the node whose dispatches are being added
   std::vector<const QuantizedActivation*> quantized_;  // already written
 };
 
 Result<std::vector<VkPipeline>> find_pipelines(Device& device, const Program& program);  // compiled if necessary
+// Timestamps before the first and after each dispatch; none if timestamps is nullptr.
+struct DispatchTimestamps {
+  const Timestamps* timestamps = nullptr;
+  uint32_t first = 0;
+};
 // Records the program into a command buffer. `step_offset`: of the step's parameters.
 void record_program(const Device& device, VkCommandBuffer commands, const Program& program,
-                    std::span<const VkPipeline> pipelines, VkDescriptorSet set, uint32_t step_offset);
+                    std::span<const VkPipeline> pipelines, VkDescriptorSet set, uint32_t step_offset,
+                    const DispatchTimestamps& times = {});
 
 }  // namespace zinc::vulkan

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "backend/vulkan/params/device_tests.h"
+#include "backend/vulkan/timestamps.h"
 
 namespace zinc::vulkan {
 namespace {
@@ -12,39 +13,6 @@ namespace {
 constexpr size_t kMaxBytes = size_t{1} << 30;   // much larger than any cache
 constexpr size_t kCpuBytes = size_t{16} << 20;  // for CPU devices
 constexpr int kRounds = 5;
-
-class GpuTimer {  // device timestamps
- public:
-  explicit GpuTimer(const Device& device) : device_(device) {
-    if (!device.has_timestamps()) return;
-    VkQueryPoolCreateInfo info{};
-    info.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO;
-    info.queryType = VK_QUERY_TYPE_TIMESTAMP;
-    info.queryCount = 2;
-    if (device.api().CreateQueryPool(device.handle(), &info, nullptr, &pool_) != VK_SUCCESS) pool_ = VK_NULL_HANDLE;
-  }
-  ~GpuTimer() {
-    if (pool_) device_.api().DestroyQueryPool(device_.handle(), pool_, nullptr);
-  }
-  GpuTimer(const GpuTimer&) = delete;
-  bool is_available() const { return pool_ != VK_NULL_HANDLE; }
-  void reset(VkCommandBuffer c) const { device_.api().CmdResetQueryPool(c, pool_, 0, 2); }
-  void write_timestamp(VkCommandBuffer c, uint32_t query) const {
-    device_.api().CmdWriteTimestamp(c, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, pool_, query);
-  }
-  double seconds() const {  // between both timestamps; 0: not available
-    std::array<uint64_t, 2> ticks{};
-    const VkResult code =
-        device_.api().GetQueryPoolResults(device_.handle(), pool_, 0, 2, sizeof(ticks), ticks.data(), sizeof(uint64_t),
-                                          VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT);
-    if (code != VK_SUCCESS || ticks[1] <= ticks[0]) return 0;
-    return static_cast<double>(ticks[1] - ticks[0]) * device_.capabilities().timestamp_ns * 1e-9;
-  }
-
- private:
-  const Device& device_;
-  VkQueryPool pool_ = VK_NULL_HANDLE;
-};
 
 // Bytes per second, the best of a few rounds.
 Result<double> measure_reads(Device& device) {
@@ -65,22 +33,22 @@ Result<double> measure_reads(Device& device) {
                                              .unused = 0};
   ZINC_TRY(kernel, device.pipeline({"peaks", {}}));
   ZINC_TRY(set, device.make_descriptor_set(params, params));
-  const GpuTimer timer(device);
+  const Timestamps timestamps(device, 2);
   double best = 0;
-  for (int round = 0; round < kRounds && timer.is_available(); ++round) {
+  for (int round = 0; round < kRounds && timestamps.is_available(); ++round) {
     const Result<TimelineValue> timeline_value = device.run([&](VkCommandBuffer c) {
       const std::array<uint32_t, 2> offsets = {0, static_cast<uint32_t>(Device::kMaxParamsBytes)};
       const DeviceApi& api = device.api();
-      timer.reset(c);
+      timestamps.reset(c, 0, 2);
       api.CmdBindPipeline(c, VK_PIPELINE_BIND_POINT_COMPUTE, kernel);
       api.CmdBindDescriptorSets(c, VK_PIPELINE_BIND_POINT_COMPUTE, device.layout(), 0, 1, &set.set, 2, offsets.data());
-      timer.write_timestamp(c, 0);
+      timestamps.write(c, 0);
       api.CmdDispatch(c, n_workgroups, 1, 1);
-      timer.write_timestamp(c, 1);
+      timestamps.write(c, 1);
     });
     if (!timeline_value.ok() || !device.wait(timeline_value.value()).ok()) break;
-    if (const double seconds = timer.seconds(); seconds > 0)
-      best = std::max(best, static_cast<double>(n_bytes) / seconds);
+    const std::vector<double> ns = timestamps.read(0, 2);
+    if (!ns.empty() && ns[1] > 0) best = std::max(best, static_cast<double>(n_bytes) / (ns[1] * 1e-9));
   }
   device.free_descriptor_set(set);
   return best;

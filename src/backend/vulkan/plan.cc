@@ -70,13 +70,40 @@ Result<VulkanPlan::RecordedProgram> VulkanPlan::record(const Program& program) {
   ZINC_TRY(set, device_.make_descriptor_set(params, step_params_));
   out.params = std::move(params);
   out.set = set;
+  if (bucket_.time_kernels && device_.has_timestamps()) add_timestamps(program, out);
   for (size_t i = 0; i < kMaxInFlight; ++i) {
     const uint32_t step = static_cast<uint32_t>(i * Device::kMaxParamsBytes);
-    ZINC_TRY(commands,
-             device_.record([&](VkCommandBuffer c) { record_program(device_, c, program, pipelines, set.set, step); }));
+    const DispatchTimestamps times{.timestamps = out.timestamps.get(),
+                                   .first = static_cast<uint32_t>(i * (out.kernels.size() + 1))};
+    ZINC_TRY(commands, device_.record([&](VkCommandBuffer c) {
+      record_program(device_, c, program, pipelines, set.set, step, times);
+    }));
     out.commands[i] = commands;
   }
   return out;
+}
+
+void VulkanPlan::add_timestamps(const Program& program, RecordedProgram& recorded) const {
+  for (const Dispatch& dispatch : program.dispatches) {
+    recorded.kernels.push_back({dispatch.kernel.module, dispatch.nodes});
+  }
+  const size_t n = kMaxInFlight * (recorded.kernels.size() + 1);
+  recorded.timestamps = std::make_unique<Timestamps>(device_, static_cast<uint32_t>(n));
+  if (!recorded.timestamps->is_available()) recorded.timestamps.reset();
+}
+
+Result<std::vector<gpu::DeviceTime>> VulkanPlan::read_device_times(size_t index) {
+  std::vector<gpu::DeviceTime> times;
+  const RecordedProgram& recorded = *submitted_[index];
+  if (!recorded.timestamps) return times;
+  const uint32_t n = static_cast<uint32_t>(recorded.kernels.size()) + 1;
+  const std::vector<double> ns = recorded.timestamps->read(static_cast<uint32_t>(index) * n, n);
+  double begin = 0;  // timestamps of dispatches without a barrier between them may be out of order
+  for (size_t i = 1; i < ns.size(); ++i) {
+    times.push_back({&recorded.kernels[i - 1], begin, std::max(begin, ns[i])});
+    begin = times.back().end_ns;
+  }
+  return times;
 }
 
 Result<VulkanPlan::RecordedProgram*> VulkanPlan::recorded_class(size_t step_class) {
@@ -134,6 +161,7 @@ Status VulkanPlan::submit(const StepInputs& in, size_t index) {
   }
   ZINC_TRY(timeline_value, device_.submit(std::span(commands).first(n_commands)));
   timeline_values_[index] = timeline_value;
+  submitted_[index] = recorded;
   ++recorded->n_submissions;  // must match the counters of counter_sync.glsl
   const auto took = std::chrono::steady_clock::now() - begin;
   device_.count_host_time(static_cast<uint64_t>(std::chrono::nanoseconds(took).count()));

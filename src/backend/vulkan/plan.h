@@ -24,6 +24,9 @@ class VulkanPlan final : public gpu::StepPlan {
     DescriptorSet set;
     std::array<VkCommandBuffer, kMaxInFlight> commands{};
     uint32_t n_submissions = 0;
+    // With Bucket::time_kernels.
+    std::unique_ptr<Timestamps> timestamps;
+    std::vector<gpu::KernelName> kernels;
   };
 
   VulkanPlan(const Graph& graph, const gpu::Weights& weights, gpu::Cache& cache, Device& device, const Bucket& bucket)
@@ -32,8 +35,10 @@ class VulkanPlan final : public gpu::StepPlan {
   Status submit(const StepInputs& in, size_t index) override;
   Status wait_for(size_t index) override;
   void on_reallocated(size_t index) override;
+  Result<std::vector<gpu::DeviceTime>> read_device_times(size_t index) override;
   Lowering lowering(const gpu::StepClass& sizes) const;
   Result<RecordedProgram> record(const Program& program);
+  void add_timestamps(const Program& program, RecordedProgram& recorded) const;
   Result<RecordedProgram*> recorded_class(size_t step_class);
   Result<VkCommandBuffer> copy_commands(std::optional<RecordedProgram>& recorded, Value v, CopyKind kind, size_t index);
   void free(RecordedProgram& recorded);
@@ -46,6 +51,7 @@ class VulkanPlan final : public gpu::StepPlan {
   std::vector<std::optional<RecordedProgram>> recorded_;  // per step class
   std::optional<RecordedProgram> logits_copy_, hidden_copy_;
   std::array<TimelineValue, kMaxInFlight> timeline_values_ = {};
+  std::array<const RecordedProgram*, kMaxInFlight> submitted_ = {};
 };
 
 }  // namespace zinc::vulkan

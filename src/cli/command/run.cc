@@ -4,8 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <csignal>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -22,8 +21,10 @@
 #include "cli/print_config.h"
 #include "cli/prompt_input.h"
 #include "cli/sampling_options.h"
+#include "cli/sigint_watch.h"
 #include "cli/terminal.h"
 #include "cli/thinking_options.h"
+#include "cli/trace_file.h"
 #include "constrain/gbnf.h"
 #include "constrain/json_schema.h"
 #include "constrain/output_grammar.h"
@@ -52,9 +53,8 @@ struct Options {
   std::string grammar, json_schema;  // files that constrain the output
   ThinkingOptions thinking;
   SamplingOptions sampling;
+  TraceArguments trace;
 };
-
-std::atomic<bool> g_interrupted = false;
 
 Result<std::optional<Grammar>> read_grammar(const Options& options) {
   const bool is_schema = !options.json_schema.empty();
@@ -161,25 +161,6 @@ std::string report_of(const Options& options, const SamplingParams& sampling, st
   return to_json(report) + "\n";
 }
 
-// Ctrl-C stops the generation, not the program: the text so far is kept and the figures are printed. A second Ctrl-C,
-// during a long step, ends the program.
-class SigintWatch {
- public:
-  SigintWatch() {
-    g_interrupted = false;
-    previous_ = std::signal(SIGINT, [](int) {
-      g_interrupted = true;
-      std::signal(SIGINT, SIG_DFL);
-    });
-  }
-  ~SigintWatch() { std::signal(SIGINT, previous_); }
-  SigintWatch(const SigintWatch&) = delete;
-  SigintWatch& operator=(const SigintWatch&) = delete;
-
- private:
-  void (*previous_)(int);
-};
-
 // The output of the model, split into reasoning and answer. A raw prompt has no format: all of it is the answer.
 class OutputSplitter {
  public:
@@ -238,23 +219,23 @@ AnswerViewOptions view_options(const Options& options) {
 }
 
 // Without -c: as long as the model allows, up to kMaxDefaultContext, or half of that and so on if memory is short.
-Result<Sequence> create_sequence(const ModelInstance& model, int context) {
+Result<Sequence> create_sequence(const ModelInstance& model, int context, const TraceOptions& trace) {
   const int64_t trained = model.model().config.max_context;
   if (context > trained) {
     print_stderr(
         fmt::format("zinc: the model was trained for a context of {} tokens, -c requests {}", trained, context));
   }
-  if (context > 0) return Sequence::create(model, {.context = context});
+  if (context > 0) return Sequence::create(model, {.context = context, .trace = trace});
   int n_tokens = static_cast<int>(std::min<int64_t>(trained, kMaxDefaultContext));
   while (true) {
-    Result<Sequence> sequence = Sequence::create(model, {.context = n_tokens});
+    Result<Sequence> sequence = Sequence::create(model, {.context = n_tokens, .trace = trace});
     const bool is_last = n_tokens <= kDefaultContext;
     if (sequence.ok() || is_last || sequence.error().code != ErrorCode::out_of_memory) return sequence;
     n_tokens = std::max(n_tokens / 2, kDefaultContext);
   }
 }
 
-Status generate_answer(const Options& options) {
+Status generate_answer(const Options& options, const TraceFile& trace_file) {
   ZINC_TRY(grammar, read_grammar(options));
   ZINC_TRY(model, load_model(options.model));
   ZINC_TRY(tokenizer, Tokenizer::load(model.file()));
@@ -263,7 +244,8 @@ Status generate_answer(const Options& options) {
   const auto n_vocab = static_cast<int32_t>(model.model().config.vocab_size);
   if (Status valid = validate(sampling, n_vocab); !valid.ok()) return valid;
   ZINC_TRY(prompt, make_prompt(options, model, tokenizer));
-  ZINC_TRY(sequence, create_sequence(model, options.context));
+  const TraceOptions trace = trace_file.options(std::filesystem::path(options.model.path).stem().string());
+  ZINC_TRY(sequence, create_sequence(model, options.context, trace));
   GenerationOptions generation{.sampling = sampling,
                                .max_tokens = options.max_tokens,
                                .stop = options.stop,
@@ -285,8 +267,9 @@ Status generate_answer(const Options& options) {
                             .cancelled =
                                 [&] {
                                   progress.show(sequence.position());
-                                  return g_interrupted.load() || !view.written().ok();
-                                }};
+                                  return SigintWatch::is_interrupted() || !view.written().ok();
+                                },
+                            .trace = trace.trace ? &trace : nullptr};
   const Result<GenerationResult> result = generate(sequence, tokenizer, prompt.tokens, generation, hooks);
   if (!result.ok()) return result.error();
   progress.erase();
@@ -302,14 +285,14 @@ Status generate_answer(const Options& options) {
   const std::string truncation =
       truncation_note(options, result.value().reason, sequence.context(), view.is_reasoning());
   if (!truncation.empty() && !options.json) print_stderr(truncation);
-  if (written.ok() && g_interrupted) return fail(ErrorCode::cancelled, "interrupted");
+  if (written.ok() && SigintWatch::is_interrupted()) return fail(ErrorCode::cancelled, "interrupted");
   return written;
 }
 
 // `zinc run MODEL` without a prompt, on a terminal.
 Status open_chat(const Options& options) {
   const bool is_one_answer = options.json || options.input.raw || !options.stop.empty() || !options.grammar.empty() ||
-                             !options.json_schema.empty();
+                             !options.json_schema.empty() || !options.trace.path.empty();
   if (is_one_answer || !::isatty(STDOUT_FILENO)) {
     return fail(ErrorCode::invalid_input,
                 "no prompt; pass it as an argument (zinc run [MODEL] 'PROMPT') or on standard input; `zinc chat` opens "
@@ -338,7 +321,8 @@ Status run(Options& options) {
   options.prompt = std::move(*input.text);
   ZINC_TRY(file, model_file(options.model.path));
   options.model.path = file.string();
-  return generate_answer(options);
+  ZINC_TRY(trace, TraceFile::open(options.trace));
+  return trace.finish(generate_answer(options, trace));
 }
 
 void declare_input_options(CLI::App& app, Options& options) {
@@ -385,6 +369,7 @@ std::function<Status()> declare(CLI::App& app) {
   declare_sampling_options(app, options->sampling);
   declare_chat_template_option(app, options->model);
   declare_model_options(app, options->model);
+  declare_trace_options(app, options->trace);
   declare_print_config(app, options->print_config);
   check_usage(app, [options]() -> Status {
     if (Status checked = check_arguments(options->input); !checked.ok()) return checked;

@@ -27,6 +27,7 @@
 #include "cli/serve_console.h"
 #include "cli/serve_web_ui.h"
 #include "cli/server_client.h"
+#include "cli/trace_file.h"
 #include "hub/resolve.h"
 #include "server/api.h"
 #include "server/http_server.h"
@@ -50,6 +51,8 @@ struct Options {
   std::optional<bool> swaps_models;  // empty: only if other machines cannot reach the server
   int drain_s = 30;
   std::string log;  // "text" or "json"; empty: text on a terminal, else JSON
+  TraceArguments trace;
+  const TraceFile* trace_file = nullptr;  // while it serves
 };
 
 struct NamedModel {
@@ -170,6 +173,7 @@ Result<std::unique_ptr<EngineThread>> load_engine(const Options& options, const 
   print_stderr(fmt::format("zinc: {}: {}", name, device_text(model_options, model)));
   EngineOptions engine_options = options.engine;
   if (!options.cache_folder.empty()) engine_options.cache_file = options.cache_folder / cache_file_name(name);
+  engine_options.trace = options.trace_file->options(name);
   ZINC_TRY(engine, Engine::create(std::move(model), engine_options));
   return std::make_unique<EngineThread>(std::move(engine));
 }
@@ -331,6 +335,12 @@ Status serve(Options& options) {
   return startup.status().ok() ? saved : startup.status();
 }
 
+Status serve_and_trace(Options& options) {
+  ZINC_TRY(trace, TraceFile::open(options.trace));
+  options.trace_file = &trace;
+  return trace.finish(serve(options));
+}
+
 void declare_engine_options(CLI::App& app, EngineOptions& engine) {
   app.add_option("--parallel", engine.max_sequences, "maximum number of concurrent requests")
       ->check(number_in_range(1, 1024))
@@ -415,10 +425,11 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_option("--log", options->log, "one line per request: text, or json (default: text on a terminal, else json)")
       ->check(CLI::IsMember({"text", "json"}));
   declare_model_options(app, options->model);
+  declare_trace_options(app, options->trace);
   auto print_config = std::make_shared<bool>(false);
   declare_print_config(app, *print_config);
   return [options, print_config, &app]() -> Status {
-    if (!*print_config) return serve(*options);
+    if (!*print_config) return serve_and_trace(*options);
     ModelOptions first = options->model;
     if (!options->models.empty()) first.path = options->models.front();
     return write_output(config_text(app, resolved_model(first)));
@@ -436,5 +447,5 @@ zinc::Status zinc::serve_web_ui(const std::string& model) {
   command_serve::Options options;
   if (!model.empty()) options.models.push_back(model);
   options.opens_browser = true;
-  return command_serve::serve(options);
+  return command_serve::serve_and_trace(options);
 }
