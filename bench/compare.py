@@ -4,11 +4,15 @@
   compare.py PROGRAM [PROGRAM...] -- MODEL [MODEL...] -- [option of zinc bench...]
 
 Each round runs `zinc bench --json -r 1` of every program for every model; the first program is the baseline. Prints the median
-of ROUNDS (environment, default 3) rounds in tokens per second, the spread, and the ratio. A ratio within the spreads is noise.
+of ROUNDS (environment, default 3) rounds in tokens per second, the spread, the ratio, and in how many rounds the program was faster
+than the baseline. A ratio within the spreads is noise; the same program given twice (A/A) shows how much. Below the table: the hash
+and the commit of each program, and the clocks its runs had.
 Within a round the programs run one after the other for each model, so that its file is in the page cache for all of them.
 """
+import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections import defaultdict
@@ -27,13 +31,17 @@ def split(words):
     return lists
 
 
+def hash_of(program):
+    with open(shutil.which(program) or program, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()[:12]
+
+
 def rates(program, model, options):
-    """(prompt, generated, depth) -> tokens per second and fraction of the device's bandwidth, of one run."""
+    """(prompt, generated, depth) -> tokens per second, fraction of the device's bandwidth, commit and clocks, of one run."""
     run = subprocess.run([program, "bench", model, "--json", "-r", "1", *options], stdout=subprocess.PIPE, text=True)
     if run.returncode != 0:
         return {}
-    return {(row["n_prompt"], row["n_gen"], row["depth"]): (row["tokens_per_second"], row["bandwidth_share"])
-            for row in json.loads(run.stdout)}
+    return {(row["n_prompt"], row["n_gen"], row["depth"]): row for row in json.loads(run.stdout)}
 
 
 def name_of(test):
@@ -45,28 +53,34 @@ def main(words):
     programs, models, options = (split(words) + [[], []])[:3]
     if not programs or not models:
         sys.exit(__doc__)
-    seen = defaultdict(list)  # (model, test, program) -> samples
+    seen = defaultdict(list)  # (model, test, index of the program) -> rows of zinc bench
     n_failed = 0
     for _ in range(int(os.environ.get("ROUNDS", "3"))):
         for model in models:
-            for program in programs:
+            for i, program in enumerate(programs):
                 found = rates(program, model, options)
                 n_failed += not found
-                for test, sample in found.items():
-                    seen[model, test, program].append(sample)
-    print("| model | test | program | tok/s | spread | of bandwidth | ratio |\n|---|---|---|--:|--:|--:|--:|")
+                for test, row in found.items():
+                    seen[model, test, i].append(row)
+    print("| model | test | program | tok/s | spread | of bandwidth | ratio | rounds won |\n|---|---|---|--:|--:|--:|--:|--:|")
     for model, test in dict.fromkeys((model, test) for model, test, _ in seen):
         first = None
-        for program in programs:
-            samples = seen.get((model, test, program))
+        for i, program in enumerate(programs):
+            samples = seen.get((model, test, i))
             if not samples:
                 continue
-            values = [value for value, _ in samples]
+            values = [row["tokens_per_second"] for row in samples]
             middle = median(values)
-            first = first or middle
-            share = samples[0][1]
+            first = first or values
+            won = "" if i == 0 else f"{sum(a > b for a, b in zip(values, first))} of {len(values)}"
+            share = samples[0]["bandwidth_share"]
             print(f"| {Path(model).stem} | {name_of(test)} | {program} | {middle:,.1f} | {(max(values) - min(values)) / middle:.1%} "
-                  f"| {'' if share is None else f'{share:.0%}'} | {middle / first:.3f} |", flush=True)
+                  f"| {'' if share is None else f'{share:.0%}'} | {middle / median(first):.3f} | {won} |", flush=True)
+    for i, program in enumerate(programs):
+        rows = [row for (_, _, index), samples in seen.items() if index == i for row in samples]
+        clocks = [mhz for row in rows for mhz in row.get("clock_mhz", [])]
+        print(f"{program}: sha256 {hash_of(program)}, commit {rows[0]['commit'] if rows else '?'}, clocks "
+              + (f"{min(clocks):.0f} to {max(clocks):.0f} MHz" if clocks else "unknown"))
     return 1 if n_failed else 0
 
 

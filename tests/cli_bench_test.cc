@@ -191,6 +191,66 @@ TEST_F(BenchCommand, json_contains_version_and_kv_format) {
                         std::string(entry.at("commit").as_string())));
 }
 
+TEST_F(BenchCommand, a_scenario_is_a_prompt_and_an_answer_of_fixed_lengths) {
+  const json::value list = json_of({"bench", kModel, "--scenario", "core", "--device", "cpu"});
+  ASSERT_EQ(list.as_array().size(), 2u);
+  const json::value &prefill = list.at(0), &decode = list.at(1);
+  EXPECT_EQ(number(prefill, "n_prompt"), 512);
+  EXPECT_EQ(number(decode, "n_gen"), 128);
+  EXPECT_EQ(number(decode, "depth"), 512);
+  for (const json::value& entry : list.as_array()) {
+    EXPECT_EQ(entry.at("scenario").as_string(), "core");
+    EXPECT_EQ(entry.at("samples").as_array().size(), 3u);
+  }
+  const double seconds = 512 / number(prefill, "tokens_per_second") + 128 / number(decode, "tokens_per_second");
+  EXPECT_NEAR(number(prefill, "request_seconds"), seconds, 0.5 * seconds);
+  EXPECT_EQ(number(prefill, "request_seconds"), number(decode, "request_seconds"));
+  const ProcessResult text = zinc({"bench", kModel, "--scenario", "core", "--device", "cpu", "-r", "1"});
+  EXPECT_TRUE(contains_all(
+      text.out, {"| core pp512 |", "| core tg128 @ d512 |", "core: 512 prompt tokens and 128 generated in"}));
+}
+
+TEST_F(BenchCommand, each_figure_records_model_commit_compiler_machine_and_clocks) {
+  const json::value a = json_of({"bench", kModel, "-p", "4", "-n", "0", "-r", "2", "--device", "cpu"}).at(0);
+  const json::value b = json_of({"bench", kHybrid, "-p", "4", "-n", "0", "-r", "1", "--device", "cpu"}).at(0);
+  EXPECT_EQ(a.at("model_hash").as_string().size(), 64u);
+  EXPECT_NE(a.at("model_hash"), b.at("model_hash"));
+  EXPECT_FALSE(a.at("compiler").as_string().empty());
+  EXPECT_TRUE(a.at("processor").is_string());
+  EXPECT_TRUE(a.at("driver").is_string());
+  const json::array& clocks = a.at("clock_mhz").as_array();  // before, and after each round; none where it is unknown
+  EXPECT_TRUE(clocks.empty() || clocks.size() == 3) << clocks.size();
+  const ProcessResult text = zinc({"bench", kModel, "-p", "4", "-n", "0", "-r", "1", "--device", "cpu"});
+  EXPECT_TRUE(contains_all(text.out, {std::string(a.at("model_hash").as_string().subview(0, 12)),
+                                      std::string(a.at("commit").as_string()), "clock"}));
+}
+
+TEST_F(BenchCommand, kernels_of_a_step_have_times_and_bandwidth) {
+  const json::value list = json_of({"bench", kModel, "--kernels", "-d", "8", "-p", "16", "-t", "1", "--device", "cpu"});
+  double decode_share = 0;
+  bool has_matmul = false, has_attention = false, has_prefill = false;
+  for (const json::value& entry : list.as_array()) {
+    const std::string name(entry.at("kernel").as_string());
+    EXPECT_GE(number(entry, "seconds_per_call"), 0) << name;
+    EXPECT_GT(number(entry, "calls_per_step"), 0) << name;
+    has_prefill = has_prefill || number(entry, "n_tokens") == 16;
+    if (number(entry, "n_tokens") != 1) continue;
+    decode_share += number(entry, "step_share");
+    if (name.starts_with("linear q8_0 ")) {
+      has_matmul = true;
+      EXPECT_GT(number(entry, "bytes_per_call"), 0);
+      EXPECT_GT(number(entry, "bandwidth_share"), 0);
+    }
+    has_attention = has_attention || name == "attention";
+  }
+  EXPECT_NEAR(decode_share, 1, 1e-6);
+  EXPECT_TRUE(has_matmul && has_attention && has_prefill);
+  EXPECT_TRUE(contains_all(zinc({"bench", kModel, "--kernels", "--device", "cpu"}).out,
+                           {"| kernel |", "| attention | cpu |", "ms per step; reads"}));
+  EXPECT_TRUE(
+      contains_all(refusal({"bench", kModel, "--kernels", "--device", "reference"}, 1), {"reference", "times"}));
+}
+
 TEST_F(BenchCommand, failed_requests_fail_the_run_without_a_row_of_zeros) {
   const ProcessResult dead = zinc({"bench", "serve", "http://127.0.0.1:9", "--requests", "2"});
   EXPECT_EQ(dead.exit_code, 1);
@@ -215,6 +275,9 @@ TEST_F(BenchCommand, wrong_usage_exits_with_two) {
                                                        {"--json", "--markdown"},
                                                        {"--kv", "q9"},
                                                        {"-p", "0", "-n", "0"},
+                                                       {"--scenario", "quick"},
+                                                       {"--scenario", "core", "-n", "4"},
+                                                       {"--kernels", "--trace", "t.json"},
                                                        {"--backend", "abacus"}}) {
     Arguments arguments = {"bench", kModel};
     arguments.insert(arguments.end(), wrong.begin(), wrong.end());

@@ -75,6 +75,7 @@ class Backend {
   virtual ~Backend() = default;
   virtual DeviceInfo info() const = 0;
   virtual DevicePeaks measure_peaks() = 0;  // takes a fraction of a second, uses all threads
+  virtual double clock_mhz() { return 0; }  // of the device's compute units, now; 0: unknown
   // Repacks the graphs' weights once, or uses them in place. The mapped file must outlive the result.
   // `release_file_pages` is called on this thread, for each weight that is not used in place as soon as it has been
   // read, and occasionally by steps for an embedding table from which they read only a few rows.

@@ -6,8 +6,9 @@
 
 namespace zinc {
 
-std::string_view program_version();  // "0.1.0"
-std::string_view program_commit();   // "0123456789ab"
-std::string version_text();          // "zinc 0.1.0 (0123456789ab)"
+std::string_view program_version();   // "0.1.0"
+std::string_view program_commit();    // "0123456789ab"
+std::string_view program_compiler();  // "GNU 12.2.0"
+std::string version_text();           // "zinc 0.1.0 (0123456789ab)"
 
 }  // namespace zinc

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/processor_info.h"
 #include "base/sanitize_for_terminal.h"
 #include "base/version.h"
 
@@ -10,6 +11,27 @@ namespace zinc {
 namespace {
 
 constexpr size_t kMaxNameBytes = 200;
+constexpr double kSteady = 0.03;  // spread of rounds and change of clocks that need no warning
+
+std::string test_name(const BenchTest& test) {
+  return test.scenario.empty() ? test.name() : fmt::format("{} {}", test.scenario, test.name());
+}
+
+// Seconds of one request of a scenario, by round: its prefill and its decode.
+Samples request_seconds(const BenchRun& run, std::string_view scenario) {
+  Samples total;
+  for (const BenchRow& row : run.rows) {
+    if (row.test.scenario != scenario) continue;
+    total.values.resize(row.rates.values.size());
+    for (size_t i = 0; i < total.values.size(); ++i) total.values[i] += row.test.n_tokens() / row.rates.values[i];
+  }
+  return total;
+}
+
+std::string clocks_text(const Samples& clocks) {
+  if (clocks.values.empty()) return "unknown clock";
+  return fmt::format("clock {:.0f} -> {:.0f} MHz", clocks.values.front(), clocks.values.back());
+}
 
 // Medians of one row, relative to the peaks and the peer.
 struct Figures {
@@ -41,7 +63,7 @@ std::string row_line(const BenchRun& run, const BenchRow& row, bool has_peer) {
   const Figures f = figures_of(run, row);
   const std::string file = std::filesystem::path(run.model).filename().string();
   std::string line = fmt::format("| {} | {} | {} | {} |", sanitize_for_terminal(file, kMaxNameBytes), run.backend,
-                                 run.n_threads, row.test.name());
+                                 run.n_threads, test_name(row.test));
   line += rate_cells(row.rates);
   line += fmt::format(" {:.2f} | {} | {:.1f} | {} |", f.bytes_per_s / 1e9, percent(f.bandwidth_share),
                       f.flops_per_s / 1e9, percent(f.flop_share));
@@ -64,6 +86,25 @@ std::string memory_line(const BenchRun& run) {
       "memory: {:.1f} MB resident, {:.3f} x the sum of file {:.1f}, KV cache {:.1f} and activations {:.1f}\n",
       mb(run.resident_bytes), mb(run.resident_bytes) / needed, mb(run.file_bytes), mb(run.cache_bytes),
       mb(run.activation_bytes));
+}
+
+// One line per scenario: the request that a user waits for.
+std::string scenario_lines(const BenchRun& run) {
+  std::string lines;
+  for (size_t i = 0; i + 1 < run.rows.size(); ++i) {
+    const BenchTest &prefill = run.rows[i].test, &decode = run.rows[i + 1].test;
+    if (prefill.scenario.empty() || prefill.n_prompt == 0) continue;
+    const Samples seconds = request_seconds(run, prefill.scenario);
+    lines += fmt::format("{}: {} prompt tokens and {} generated in {:.2f} s (median of {})\n", prefill.scenario,
+                         prefill.n_prompt, decode.n_gen, seconds.median(), seconds.values.size());
+  }
+  return lines;
+}
+
+std::string provenance_line(const BenchRun& run) {
+  return fmt::format("model {:.12}, {}, {}, {}{}, {}\n", run.model_hash, version_text(), program_compiler(),
+                     processor_name().empty() ? "unknown processor" : processor_name(),
+                     run.driver.empty() ? "" : ", " + run.driver, clocks_text(run.clocks_mhz));
 }
 
 json::value share_or_null(double share) { return share > 0 ? json::value(share) : json::value(nullptr); }
@@ -95,7 +136,18 @@ json::object row_json(const BenchRun& run, const BenchRow& row) {
                      {"file_bytes", run.file_bytes},
                      {"cache_bytes", run.cache_bytes},
                      {"activation_bytes", run.activation_bytes},
-                     {"resident_bytes", run.resident_bytes}};
+                     {"resident_bytes", run.resident_bytes},
+                     {"model_hash", run.model_hash},
+                     {"compiler", program_compiler()},
+                     {"processor", processor_name()},
+                     {"driver", run.driver},
+                     {"clock_mhz", values_of(run.clocks_mhz)}};
+  if (!row.test.scenario.empty()) {
+    entry["scenario"] = row.test.scenario;
+    entry["request_seconds"] = request_seconds(run, row.test.scenario).median();
+  }
+  if (const std::vector<std::string> warnings = bench_warnings(run); !warnings.empty())
+    entry["warnings"] = json::array(warnings.begin(), warnings.end());
   if (!row.peer_rates.values.empty()) {
     entry["peer"] = json::object{{"tokens_per_second", row.peer_rates.median()},
                                  {"spread", row.peer_rates.spread()},
@@ -144,6 +196,11 @@ std::string align_columns(std::string_view markdown) {
   return text;
 }
 
+std::string step_name(const KernelBenchRun& run) {
+  const std::string base = run.n_tokens == 1 ? "decode" : fmt::format("prefill of {}", run.n_tokens);
+  return run.depth > 0 ? fmt::format("{} @ d{}", base, run.depth) : base;
+}
+
 bool has_peer_rates(std::span<const BenchRun> runs) {
   return !runs.empty() && !runs[0].rows.empty() && !runs[0].rows[0].peer_rates.values.empty();
 }
@@ -160,8 +217,73 @@ std::string bench_markdown(std::span<const BenchRun> runs) {
     for (const BenchRow& row : run.rows) text += row_line(run, row, has_peer);
   }
   text += "\n";
-  for (const BenchRun& run : runs) text += peaks_line(run) + memory_line(run);
+  for (const BenchRun& run : runs) {
+    text += scenario_lines(run) + peaks_line(run) + memory_line(run) + provenance_line(run);
+  }
   return text;
+}
+
+std::vector<std::string> bench_warnings(const BenchRun& run) {
+  std::vector<std::string> warnings;
+  if (run.clocks_mhz.spread() > kSteady) {
+    const auto [low, high] = std::ranges::minmax(run.clocks_mhz.values);
+    warnings.push_back(fmt::format(
+        "the clock moved between {:.0f} and {:.0f} MHz: figures of other runs are not comparable", low, high));
+  }
+  for (const BenchRow& row : run.rows) {
+    if (row.rates.spread() <= kSteady) continue;
+    warnings.push_back(fmt::format("{}: the rounds spread over {:.1f} %: use more rounds (-r) on an idle machine",
+                                   test_name(row.test), row.rates.spread() * 100));
+  }
+  return warnings;
+}
+
+std::string kernels_markdown(std::span<const KernelBenchRun> runs) {
+  std::string text = "| kernel | backend | calls | step | us | spread | GB/s | of peak | of step |\n";
+  text += "|---|---|--:|---|--:|--:|--:|--:|--:|\n";
+  for (const KernelBenchRun& run : runs) {
+    for (const KernelFigures& kernel : run.result.kernels) {
+      const double seconds = kernel.seconds_per_call.median(), rate = seconds > 0 ? kernel.bytes_per_call / seconds : 0;
+      text += fmt::format("| {} | {} | {} | {} | {:.2f} | {:.1f} % | {} | {} | {:.1f} % |\n", kernel.name, run.backend,
+                          kernel.n_calls, step_name(run), seconds * 1e6, kernel.seconds_per_call.spread() * 100,
+                          rate > 0 ? fmt::format("{:.1f}", rate / 1e9) : "-",
+                          rate > 0 ? percent(share_of(rate, run.read_bytes_per_s)) : "-", kernel.step_share * 100);
+    }
+  }
+  text += "\n";
+  for (const KernelBenchRun& run : runs) {
+    text += fmt::format("{} ({}), {}: {:.3f} ms per step; reads {:.1f} GB/s\n", run.backend, run.device, step_name(run),
+                        run.result.step_seconds.median() * 1e3, run.read_bytes_per_s / 1e9);
+  }
+  return text;
+}
+
+std::string kernels_table(std::span<const KernelBenchRun> runs) { return align_columns(kernels_markdown(runs)); }
+
+json::array kernels_json(std::span<const KernelBenchRun> runs) {
+  json::array entries;
+  for (const KernelBenchRun& run : runs) {
+    for (const KernelFigures& kernel : run.result.kernels) {
+      const double seconds = kernel.seconds_per_call.median(), rate = seconds > 0 ? kernel.bytes_per_call / seconds : 0;
+      entries.push_back(json::object{{"kernel", kernel.name},
+                                     {"model", run.model},
+                                     {"backend", run.backend},
+                                     {"device", run.device},
+                                     {"n_tokens", run.n_tokens},
+                                     {"depth", run.depth},
+                                     {"calls_per_step", kernel.n_calls},
+                                     {"seconds_per_call", seconds},
+                                     {"spread", kernel.seconds_per_call.spread()},
+                                     {"bytes_per_call", kernel.bytes_per_call},
+                                     {"bandwidth_share", share_or_null(share_of(rate, run.read_bytes_per_s))},
+                                     {"step_share", kernel.step_share},
+                                     {"step_seconds", run.result.step_seconds.median()},
+                                     {"peak_bytes_per_second", share_or_null(run.read_bytes_per_s)},
+                                     {"version", program_version()},
+                                     {"commit", program_commit()}});
+    }
+  }
+  return entries;
 }
 
 std::string bench_table(std::span<const BenchRun> runs) { return align_columns(bench_markdown(runs)); }

@@ -21,6 +21,22 @@ Cost operator*(const Cost& cost, double factor) {
 
 }  // namespace
 
+std::array<BenchTest, 2> BenchScenario::tests() const {
+  return {BenchTest{.n_prompt = n_prompt, .n_gen = 0, .depth = 0, .scenario = name},
+          BenchTest{.n_prompt = 0, .n_gen = n_gen, .depth = n_prompt, .scenario = name}};
+}
+
+// At least 512 prompt tokens and 128 generated ones: shorter runs measure the start of a request.
+std::span<const BenchScenario> bench_scenarios() {
+  static constexpr std::array<BenchScenario, 4> kScenarios = {{
+      {"core", "a question and a short answer", 512, 128},
+      {"context-medium", "a document of some pages", 2048, 128},
+      {"context-long", "a long document", 8192, 128},
+      {"decode-extended", "a long answer", 512, 1024},
+  }};
+  return kScenarios;
+}
+
 std::string BenchTest::name() const {
   const std::string base = n_prompt > 0 ? fmt::format("pp{}", n_prompt) : fmt::format("tg{}", n_gen);
   return depth > 0 ? fmt::format("{} @ d{}", base, depth) : base;
@@ -40,7 +56,8 @@ double Samples::spread() const {
   return (*std::ranges::max_element(values) - *std::ranges::min_element(values)) / middle;
 }
 
-Result<ModelBench> ModelBench::prepare(const ModelInstance& model, std::span<const BenchTest> tests) {
+Result<ModelBench> ModelBench::prepare(const ModelInstance& model, std::span<const BenchTest> tests,
+                                       const TraceOptions& trace, std::function<bool()> cancelled) {
   int context = 1, deepest = 0, largest_chunk = 1;
   for (const BenchTest& test : tests) {
     context = std::max(context, end_of(test));
@@ -48,7 +65,8 @@ Result<ModelBench> ModelBench::prepare(const ModelInstance& model, std::span<con
     largest_chunk = std::max({largest_chunk, test.n_prompt, test.depth});
   }
   ZINC_TRY(backend, find_backend(model.backend_name()));
-  const SequenceOptions options{.context = context, .chunk_tokens = std::min(largest_chunk, backend->step_tokens)};
+  const SequenceOptions options{
+      .context = context, .chunk_tokens = std::min(largest_chunk, backend->step_tokens), .trace = trace};
   Result<Sequence> sequence = Sequence::create(model, options);
   if (!sequence.ok() && sequence.error().code == ErrorCode::out_of_memory) {
     return fail(ErrorCode::out_of_memory,
@@ -58,9 +76,9 @@ Result<ModelBench> ModelBench::prepare(const ModelInstance& model, std::span<con
                 context);
   }
   if (!sequence.ok()) return sequence.error();
-  ModelBench bench(model, std::move(sequence.value()));
+  ModelBench bench(model, std::move(sequence.value()), std::move(cancelled));
   if (deepest > 0) {
-    ZINC_TRY(logits, bench.sequence_.feed(bench.random_tokens(deepest)));
+    ZINC_TRY(logits, bench.sequence_.feed(bench.random_tokens(deepest), bench.cancelled_));
   }
   return bench;
 }
@@ -79,16 +97,26 @@ Result<double> ModelBench::tokens_per_s(const BenchTest& test) {
   sequence_.move_to(test.depth);
   const Clock::time_point start = Clock::now();
   // Decoding n tokens feeds one token and then each sampled one.
-  ZINC_TRY(logits, sequence_.feed(std::span(tokens).first(test.n_prompt > 0 ? tokens.size() : 1)));
-  if (test.n_gen > 1) {
-    if (Status s = sequence_.decode_on_device(test.n_gen, [](TokenId) { return true; }); !s.ok()) return s.error();
+  ZINC_TRY(logits, sequence_.feed(std::span(tokens).first(test.n_prompt > 0 ? tokens.size() : 1), cancelled_));
+  int n_made = 0;
+  const auto take = [&](TokenId) {
+    ++n_made;
+    return !cancelled_ || !cancelled_();
+  };
+  if (Status s = sequence_.decode_on_device(test.n_gen, take); !s.ok()) return s.error();
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  if (cancelled_ && cancelled_()) return fail(ErrorCode::cancelled, "interrupted");
+  const int n_fed = sequence_.position() - test.depth;
+  if (n_made != test.n_gen || n_fed != test.n_tokens()) {
+    return fail(ErrorCode::device_lost, "{}: {} tokens were generated instead of {}, and {} computed instead of {}",
+                test.name(), n_made, test.n_gen, n_fed, test.n_tokens());
   }
-  return test.n_tokens() / std::chrono::duration<double>(Clock::now() - start).count();
+  return test.n_tokens() / seconds;
 }
 
 Status ModelBench::warm_up(const BenchTest& test) {
   BenchTest shorter = test;
-  shorter.n_gen = std::min(test.n_gen, kWarmUpTokens);
+  if (test.scenario.empty()) shorter.n_gen = std::min(test.n_gen, kWarmUpTokens);
   ZINC_TRY(rate, tokens_per_s(shorter));
   return ok_status();
 }

@@ -2,9 +2,12 @@
 // depend on them. One thread.
 #pragma once
 
+#include <array>
+#include <functional>
 #include <random>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/sequence.h"
@@ -16,10 +19,21 @@ namespace zinc {
 // 0.
 struct BenchTest {
   int n_prompt = 0, n_gen = 0, depth = 0;
+  std::string_view scenario = {};  // that it belongs to; empty: none
 
   int n_tokens() const { return n_prompt + n_gen; }
   std::string name() const;  // "pp512", "tg128 @ d4096"
 };
+
+// A named workload: one request with a prompt and an answer of these lengths, measured as two tests. The same names and
+// lengths everywhere, so that figures of different machines and days can be compared.
+struct BenchScenario {
+  std::string_view name, summary;
+  int n_prompt, n_gen;
+
+  std::array<BenchTest, 2> tests() const;  // prefill, then decode after the prompt
+};
+std::span<const BenchScenario> bench_scenarios();
 
 // Repeated measurements.
 struct Samples {
@@ -32,11 +46,14 @@ struct Samples {
 class ModelBench {
  public:
   // Creates a sequence large enough for every test and fills it to the largest depth. The model must outlive it.
-  static Result<ModelBench> prepare(const ModelInstance& model, std::span<const BenchTest> tests);
+  // `cancelled` is polled between steps; if it returns true, a run fails with ErrorCode::cancelled.
+  static Result<ModelBench> prepare(const ModelInstance& model, std::span<const BenchTest> tests,
+                                    const TraceOptions& trace = {}, std::function<bool()> cancelled = {});
 
-  // One run; only the test's own tokens are timed. REQUIRES: a test passed to prepare().
+  // One run; only the test's own tokens are timed. Fails if fewer tokens were computed than the test has. REQUIRES: a
+  // test passed to prepare().
   Result<double> tokens_per_s(const BenchTest& test);
-  // An untimed run, shorter if that is enough: fills caches and raises the processor's clock.
+  // A run that is not measured: fills caches and raises the clock. Shorter than the test, except in a scenario.
   Status warm_up(const BenchTest& test);
 
   const Sequence& sequence() const { return sequence_; }
@@ -44,11 +61,13 @@ class ModelBench {
   Cost cost_per_token(const BenchTest& test) const;
 
  private:
-  ModelBench(const ModelInstance& model, Sequence sequence) : model_(&model), sequence_(std::move(sequence)) {}
+  ModelBench(const ModelInstance& model, Sequence sequence, std::function<bool()> cancelled)
+      : model_(&model), sequence_(std::move(sequence)), cancelled_(std::move(cancelled)) {}
   std::vector<TokenId> random_tokens(int n);
 
   const ModelInstance* model_;
   Sequence sequence_;
+  std::function<bool()> cancelled_;
   std::minstd_rand random_;
 };
 

@@ -22,5 +22,16 @@ TEST(BenchTest, is_named_as_llama_bench_names_it) {
   EXPECT_EQ((BenchTest{.n_gen = 64, .depth = 4096}).name(), "tg64 @ d4096");
 }
 
+TEST(BenchScenario, decode_follows_the_prompt_and_no_scenario_is_too_short_to_measure) {
+  for (const BenchScenario& scenario : bench_scenarios()) {
+    const auto [prefill, decode] = scenario.tests();
+    EXPECT_EQ(prefill.depth, 0);
+    EXPECT_EQ(decode.depth, prefill.n_prompt);
+    EXPECT_GE(prefill.n_prompt, 512) << scenario.name;
+    EXPECT_GE(decode.n_gen, 128) << scenario.name;
+  }
+  EXPECT_EQ(bench_scenarios().size(), 4u);
+}
+
 }  // namespace
 }  // namespace zinc

@@ -17,6 +17,20 @@ void add(Sha256& hash, std::string_view text) {
   hash.update(std::as_bytes(std::span(text)));
 }
 
+Status add_shards(const GgufFile& model, Sha256& hash) {
+  for (const std::string& shard : model.shard_names()) {
+    ZINC_TRY(file, MappedFile::open(shard));
+    const std::span<const std::byte> bytes = file.bytes();
+    add(hash, fmt::format("{}", bytes.size()));
+    hash.update(bytes.first(std::min(bytes.size(), kHeadBytes)));
+    for (size_t i = 0; i < kSamples && bytes.size() > kHeadBytes; ++i) {
+      const size_t at = (bytes.size() - kSampleBytes) / kSamples * i;
+      hash.update(bytes.subspan(at, kSampleBytes));
+    }
+  }
+  return ok_status();
+}
+
 // The number of threads does not change results: a saved cache is valid for any -t.
 std::string without_threads(std::string device) {
   if (device.ends_with(" threads")) device.resize(device.rfind(','));
@@ -32,16 +46,13 @@ Result<Sha256::Digest> fingerprint_of(const ModelInstance& model, std::string_vi
   add(hash, model.backend_name());
   add(hash, without_threads(model.backend().info().name));
   add(hash, model.kv_format().name);
-  for (const std::string& shard : model.file().shard_names()) {
-    ZINC_TRY(file, MappedFile::open(shard));
-    const std::span<const std::byte> bytes = file.bytes();
-    add(hash, fmt::format("{}", bytes.size()));
-    hash.update(bytes.first(std::min(bytes.size(), kHeadBytes)));
-    for (size_t i = 0; i < kSamples && bytes.size() > kHeadBytes; ++i) {
-      const size_t at = (bytes.size() - kSampleBytes) / kSamples * i;
-      hash.update(bytes.subspan(at, kSampleBytes));
-    }
-  }
+  if (Status s = add_shards(model.file(), hash); !s.ok()) return s.error();
+  return hash.finish();
+}
+
+Result<Sha256::Digest> fingerprint_of(const GgufFile& file) {
+  Sha256 hash;
+  if (Status s = add_shards(file, hash); !s.ok()) return s.error();
   return hash.finish();
 }
 

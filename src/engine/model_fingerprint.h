@@ -7,8 +7,11 @@
 
 namespace zinc {
 
-// Hashes the program version (its arithmetic may change), the model file (metadata, sizes and samples of the weights),
-// the backend and the KV cache format. Reads a few megabytes per shard, not all of it.
+// Identifies a model file: a hash of the size, the first megabytes (metadata) and samples of the weights of each shard.
+// Reads a few megabytes per shard, not all of it.
+Result<Sha256::Digest> fingerprint_of(const GgufFile& file);
+
+// Hashes the program version (its arithmetic may change), the model file as above, the backend and the KV cache format.
 Result<Sha256::Digest> fingerprint_of(const ModelInstance& model, std::string_view program);
 
 }  // namespace zinc

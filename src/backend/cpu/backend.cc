@@ -13,6 +13,7 @@
 #include "base/memory_bandwidth.h"
 #include "base/memory_info.h"
 #include "base/pluralize.h"
+#include "base/processor_info.h"
 
 namespace zinc {
 namespace cpu {
@@ -52,6 +53,8 @@ class CpuBackend final : public Backend {
             .flops_per_s = 2 * measure_macs_per_s(kernels_, threads_),
             .arithmetic = "int8"};
   }
+
+  double clock_mhz() override { return processor_mhz(); }
 
   Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const> graphs,
                                                 const ReleaseFilePages& release_file_pages) override {

@@ -7,6 +7,7 @@
 #include "backend/cuda/peaks.h"
 #include "backend/cuda/plan.h"
 #include "backend/cuda/weights.h"
+#include "backend/gpu/nvidia_clock.h"
 #include "base/thread_pool.h"
 
 namespace zinc {
@@ -52,6 +53,7 @@ class CudaBackend final : public Backend {
 
   DeviceInfo info() const override { return describe(device_.api(), ordinal_, device_.free_bytes()); }
   DevicePeaks measure_peaks() override { return measure_device_peaks(device_); }
+  double clock_mhz() override { return gpu::nvidia_clock_mhz(device_.limits().name); }
 
   Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const> graphs,
                                                 const ReleaseFilePages& release_file_pages) override {

@@ -7,6 +7,7 @@
 #include "backend/reference/reference_plan.h"
 #include "base/memory_bandwidth.h"
 #include "base/memory_info.h"
+#include "base/processor_info.h"
 #include "base/thread_pool.h"
 
 namespace zinc {
@@ -25,6 +26,8 @@ class ReferenceBackend final : public Backend {
   DeviceInfo info() const override { return {"reference interpreter", physical_memory_bytes()}; }
 
   DevicePeaks measure_peaks() override { return {.read_bytes_per_s = measure_read_bytes_per_s(threads_)}; }
+
+  double clock_mhz() override { return processor_mhz(); }
 
   Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const>, const ReleaseFilePages&) override {
     return std::unique_ptr<DeviceWeights>(std::make_unique<ReferenceWeights>());

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "backend/gpu/nvidia_clock.h"
 #include "backend/vulkan/device.h"
 #include "backend/vulkan/kernels.h"
 #include "backend/vulkan/peaks.h"
@@ -58,6 +59,7 @@ class VulkanBackend final : public Backend {
     return info;
   }
   DevicePeaks measure_peaks() override { return measure_device_peaks(device_); }
+  double clock_mhz() override { return gpu::nvidia_clock_mhz(device_.capabilities().name); }  // other GPUs: unknown
 
   Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const> graphs,
                                                 const ReleaseFilePages& release_file_pages) override {

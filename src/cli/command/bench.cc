@@ -1,7 +1,9 @@
-// `zinc bench MODEL...`: prefill and decode speed, against the device's peaks and optionally another engine.
+// `zinc bench MODEL...`: prefill and decode speed, against the device's peaks and optionally another engine; or, with
+// --kernels, the kernels of a step.
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -17,6 +19,10 @@
 #include "cli/peer_bench.h"
 #include "cli/print_config.h"
 #include "cli/sanitize_line.h"
+#include "cli/sigint_watch.h"
+#include "cli/trace_file.h"
+#include "engine/kernel_bench.h"
+#include "engine/model_fingerprint.h"
 #include "gguf/gguf_file.h"
 #include "model/model.h"
 
@@ -24,6 +30,8 @@ namespace zinc::command_bench {
 namespace {
 
 constexpr int kMaxTokens = 1 << 20;
+constexpr int kScenarioRounds = 3;
+constexpr int kPrefillWarmUp = 2, kPrefillSteps = 10;  // of --kernels: a prefill step is long
 
 struct Options {
   ModelOptions model;  // path and n_threads change from run to run
@@ -32,10 +40,26 @@ struct Options {
   int n_rounds = 5;
   std::string against;
   bool json = false, markdown = false;
+  std::vector<std::string> scenarios;
+  bool kernels = false;
+  CLI::Option *prompts_option = nullptr, *rounds_option = nullptr;
+  TraceArguments trace;
 };
+
+const BenchScenario* find_scenario(std::string_view name) {
+  const auto found = std::ranges::find(bench_scenarios(), name, &BenchScenario::name);
+  return found == bench_scenarios().end() ? nullptr : &*found;
+}
 
 std::vector<BenchTest> tests_of(const Options& options) {
   std::vector<BenchTest> tests;
+  for (const std::string& name : options.scenarios) {
+    for (const BenchScenario& scenario : bench_scenarios()) {
+      if (name != "all" && name != scenario.name) continue;
+      for (const BenchTest& test : scenario.tests()) tests.push_back(test);
+    }
+  }
+  if (!options.scenarios.empty()) return tests;
   for (const int depth : options.depths) {
     for (const int n : options.n_prompts) {
       if (n > 0) tests.push_back({.n_prompt = n, .n_gen = 0, .depth = depth});
@@ -61,27 +85,35 @@ Status measure_round(BenchRun& run, ModelBench& bench, Backend& backend, const s
     ZINC_TRY(peer_rate, peer->tokens_per_s(run.model, row.test, run.n_threads));
     row.peer_rates.values.push_back(peer_rate);
   }
+  if (const double mhz = backend.clock_mhz(); mhz > 0) run.clocks_mhz.values.push_back(mhz);
   return ok_status();
 }
 
-Result<BenchRun> measure_model(const Options& options, const ModelOptions& model,
-                               const std::optional<PeerBench>& peer) {
+std::string file_name(const ModelOptions& model) {
+  return sanitize_line(std::filesystem::path(model.path).filename().string());
+}
+
+Result<BenchRun> measure_model(const Options& options, const ModelOptions& model, const std::optional<PeerBench>& peer,
+                               const TraceFile& trace) {
   const std::vector<BenchTest> tests = tests_of(options);
   ZINC_TRY(instance, load_model(model));
-  ZINC_TRY(bench, ModelBench::prepare(instance, tests));
+  ZINC_TRY(hash, fingerprint_of(instance.file()));
+  ZINC_TRY(bench, ModelBench::prepare(instance, tests, trace.options(file_name(model)), SigintWatch::is_interrupted));
   BenchRun run{.model = model.path,
                .backend = std::string(instance.backend_name()),
                .device = instance.backend().info().name,
                .arithmetic = {},
                .kv_format = std::string(instance.kv_format().name),
-               .n_threads = model.n_threads > 0 ? model.n_threads : default_thread_count()};
+               .n_threads = model.n_threads > 0 ? model.n_threads : default_thread_count(),
+               .model_hash = to_hex(hash),
+               .driver = instance.backend().info().driver};
   for (const BenchTest& test : tests) {
     if (Status warm = bench.warm_up(test); !warm.ok()) return warm.error();
     run.rows.push_back({.test = test, .cost_per_token = bench.cost_per_token(test)});
   }
+  if (const double mhz = instance.backend().clock_mhz(); mhz > 0) run.clocks_mhz.values.push_back(mhz);
   for (int round = 0; round < options.n_rounds; ++round) {
-    const std::string name = std::filesystem::path(model.path).filename().string();
-    fmt::print(stderr, "{}: round {} of {}\n", sanitize_line(name), round + 1, options.n_rounds);
+    fmt::print(stderr, "{}: round {} of {}\n", file_name(model), round + 1, options.n_rounds);
     if (Status measured = measure_round(run, bench, instance.backend(), peer); !measured.ok()) return measured.error();
   }
   run.file_bytes = instance.file().file_bytes();
@@ -107,7 +139,56 @@ Result<std::vector<ModelOptions>> models_of(const Options& options) {
   return models;
 }
 
-Status run(const Options& options) {
+// Text for a terminal, else Markdown or JSON.
+template <class Runs>
+Status write_report(const Options& options, const Runs& runs, json::array (*to_json_rows)(Runs),
+                    std::string (*to_table)(Runs), std::string (*to_markdown)(Runs)) {
+  if (options.json) return write_output(to_pretty_json(to_json_rows(runs)) + "\n");
+  const bool is_aligned = !options.markdown && ::isatty(STDOUT_FILENO);
+  return write_output(is_aligned ? to_table(runs) : to_markdown(runs));
+}
+
+// One decode step at each depth, and one prefill step for each -p.
+Result<std::vector<KernelBenchRun>> measure_kernels_of(const Options& options, const ModelOptions& model) {
+  ZINC_TRY(instance, load_model(model));
+  std::vector<KernelBenchRun> runs;
+  const auto measure = [&](KernelBenchOptions step) -> Status {
+    step.cancelled = SigintWatch::is_interrupted;
+    const double before = instance.backend().measure_peaks().read_bytes_per_s;
+    ZINC_TRY(result, measure_kernels(instance, step));
+    const double peak = std::max(before, instance.backend().measure_peaks().read_bytes_per_s);
+    runs.push_back({.model = model.path,
+                    .backend = std::string(instance.backend_name()),
+                    .device = instance.backend().info().name,
+                    .n_tokens = step.n_tokens,
+                    .depth = step.depth,
+                    .read_bytes_per_s = peak,
+                    .result = std::move(result)});
+    return ok_status();
+  };
+  for (const int depth : options.depths) {
+    if (Status s = measure({.n_tokens = 1, .depth = depth}); !s.ok()) return s.error();
+    for (const int n : options.n_prompts) {
+      if (n < 2 || options.prompts_option->count() == 0) continue;
+      const KernelBenchOptions prefill{
+          .n_tokens = n, .depth = depth, .n_warm_up = kPrefillWarmUp, .n_steps = kPrefillSteps};
+      if (Status s = measure(prefill); !s.ok()) return s.error();
+    }
+  }
+  return runs;
+}
+
+Status run_kernels(const Options& options) {
+  ZINC_TRY(models, models_of(options));
+  std::vector<KernelBenchRun> all;
+  for (const ModelOptions& model : models) {
+    ZINC_TRY(runs, measure_kernels_of(options, model));
+    all.insert(all.end(), runs.begin(), runs.end());
+  }
+  return write_report<std::span<const KernelBenchRun>>(options, all, kernels_json, kernels_table, kernels_markdown);
+}
+
+Status run_tests(const Options& options, const TraceFile& trace) {
   std::optional<PeerBench> peer;
   if (!options.against.empty()) {
     ZINC_TRY(found, PeerBench::find(options.against));
@@ -117,7 +198,7 @@ Status run(const Options& options) {
   std::vector<BenchRun> runs;
   Status done = ok_status();
   for (size_t i = 0; i < models.size() && done.ok(); ++i) {
-    Result<BenchRun> measured = measure_model(options, models[i], peer);
+    Result<BenchRun> measured = measure_model(options, models[i], peer, trace);
     if (measured.ok()) {
       runs.push_back(std::move(measured.value()));
     } else {
@@ -125,31 +206,66 @@ Status run(const Options& options) {
     }
   }
   if (runs.empty()) return done;
-  const bool is_aligned = !options.markdown && ::isatty(STDOUT_FILENO);
-  const Status printed = write_output(options.json ? to_pretty_json(bench_json(runs)) + "\n"
-                                      : is_aligned ? bench_table(runs)
-                                                   : bench_markdown(runs));
+  const Status printed =
+      write_report<std::span<const BenchRun>>(options, runs, bench_json, bench_table, bench_markdown);
+  for (const BenchRun& measured : runs) {
+    for (const std::string& warning : bench_warnings(measured)) print_stderr(fmt::format("zinc: warning: {}", warning));
+  }
   return printed.ok() ? done : printed;
 }
 
-void declare_list(CLI::App& app, const char* names, std::vector<int>& list, const char* help, int max) {
-  app.add_option(names, list, help)
+Status run(Options& options) {
+  if (!options.scenarios.empty() && options.rounds_option->count() == 0) options.n_rounds = kScenarioRounds;
+  const SigintWatch watch;
+  if (options.kernels) return run_kernels(options);
+  ZINC_TRY(trace, TraceFile::open(options.trace));
+  return trace.finish(run_tests(options, trace));
+}
+
+CLI::Option* declare_list(CLI::App& app, const char* names, std::vector<int>& list, const char* help, int max) {
+  return app.add_option(names, list, help)
       ->delimiter(',')
       ->allow_extra_args(false)  // the next word is not one of them
       ->check(number_in_range(0, max))
       ->capture_default_str();
 }
 
+void declare_scenarios(CLI::App& app, Options& options, std::initializer_list<CLI::Option*> replaced) {
+  std::string help = "named workloads:";
+  for (const BenchScenario& s : bench_scenarios())
+    help += fmt::format(" {} ({} + {} tokens),", s.name, s.n_prompt, s.n_gen);
+  CLI::Option* const scenario = app.add_option("--scenario", options.scenarios, help + " or all")
+                                    ->delimiter(',')
+                                    ->allow_extra_args(false)
+                                    ->option_text("NAME")
+                                    ->check(
+                                        [](const std::string& name) {
+                                          if (name == "all" || find_scenario(name)) return std::string();
+                                          return fmt::format("'{}' is not a scenario", name);
+                                        },
+                                        "");
+  for (CLI::Option* option : replaced) scenario->excludes(option);
+  app.add_flag("--kernels", options.kernels,
+               "measure each kernel of a decode step (and of prefill steps, if -p is given) instead")
+      ->excludes(scenario);
+}
+
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("model", options->models, kOptionalModelHelp);
-  declare_list(app, "-p,--n-prompt", options->n_prompts, "prompt lengths in tokens, prefill (0: none)", kMaxTokens);
-  declare_list(app, "-n,--n-gen", options->n_gens, "tokens to generate, decode (0: none)", kMaxTokens);
-  declare_list(app, "-d,--n-depth", options->depths, "tokens already in the KV cache", kMaxTokens);
+  CLI::Option* const prompts =
+      declare_list(app, "-p,--n-prompt", options->n_prompts, "prompt lengths in tokens, prefill (0: none)", kMaxTokens);
+  CLI::Option* const gens =
+      declare_list(app, "-n,--n-gen", options->n_gens, "tokens to generate, decode (0: none)", kMaxTokens);
+  CLI::Option* const depths =
+      declare_list(app, "-d,--n-depth", options->depths, "tokens already in the KV cache", kMaxTokens);
+  options->prompts_option = prompts;
+  declare_scenarios(app, *options, {prompts, gens, depths});
   declare_list(app, "-t,--threads", options->n_threads, "CPU threads (0: one per core)", 1024);
-  app.add_option("-r,--repetitions", options->n_rounds, "measurements per test, after a warm-up")
-      ->check(number_in_range(1, 1000))
-      ->capture_default_str();
+  options->rounds_option =
+      app.add_option("-r,--repetitions", options->n_rounds, "measurements per test, after a warm-up (scenarios: 3)")
+          ->check(number_in_range(1, 1000))
+          ->capture_default_str();
   app.add_option("--against", options->against,
                  "another engine's benchmark with llama-bench's options, run alternately: 'llama-bench -fa 1'");
   CLI::Option* const table =
@@ -157,8 +273,12 @@ std::function<Status()> declare(CLI::App& app) {
   CLI::Option* const list = app.add_flag("--json", options->json, "JSON with every sample")->excludes(table);
   for (CLI::Option* format : {table, list}) format->group("Output format");
   declare_backend_options(app, options->model);
+  declare_trace_options(app, options->trace);
   check_usage(app, [options]() -> Status {
-    if (!tests_of(*options).empty()) return ok_status();
+    if (options->kernels && !(options->trace.path.empty() && options->against.empty())) {
+      return fail(ErrorCode::invalid_input, "--kernels cannot be combined with --trace or --against");
+    }
+    if (options->kernels || !tests_of(*options).empty()) return ok_status();
     return fail(ErrorCode::invalid_input, "nothing to measure: -p and -n are both 0; set at least one");
   });
   app.footer(
