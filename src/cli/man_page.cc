@@ -90,6 +90,15 @@ as used by pip, Ollama and curl
 .TP
 \fBNO_COLOR\fR, \fBFORCE_COLOR\fR
 disable colors; force colors even if standard output is not a terminal
+.TP
+\fBZINC_API_KEY\fR
+API key of the server, as \fB\-\-api\-key\fR of \fBserve\fR, \fBbench serve\fR, \fBps\fR and \fBstop\fR
+.TP
+\fBHF_TOKEN_PATH\fR, \fBPIP_CONFIG_FILE\fR, \fBPIP_FIND_LINKS\fR, \fBPIP_EXTRA_INDEX_URL\fR, \fBPIP_NO_INDEX\fR, \fBVIRTUAL_ENV\fR
+where Hugging Face's token and pip's settings are read from
+.TP
+\fBHOME\fR, \fBTERM\fR, \fBSSL_CERT_FILE\fR
+as usual; \fBSSL_CERT_FILE\fR names the certificates that downloads are checked against
 .SH FILES
 .TP
 ~/.cache/zinc
