@@ -3,7 +3,8 @@
 namespace zinc {
 namespace {
 
-constexpr int kMaxSchemaDepth = 8;  // of nested anyOf; deeper means "any type"
+constexpr int kMaxSchemaDepth = 8;         // of nested anyOf; deeper means "any type"
+constexpr int kMaxSchemaVisits = 1 << 17;  // in all tools of a request: references multiply alternatives
 
 ParameterTypes named_type(std::string_view name) {
   constexpr std::pair<std::string_view, ParameterTypes> kTypes[] = {
@@ -33,7 +34,11 @@ ParameterTypes type_of(const json::value& value) {
   }
 }
 
-ParameterTypes schema_types(const json::value& schema, const json::value& root, int depth);
+struct SchemaLookup {
+  const json::value& root;  // of the references
+  int& n_visits_left;
+};
+ParameterTypes schema_types(const json::value& schema, const SchemaLookup& lookup, int depth);
 
 // The schema that "#/$defs/name" names; nullptr: none.
 const json::value* find_reference(const json::value& root, const json::value& reference) {
@@ -43,22 +48,22 @@ const json::value* find_reference(const json::value& root, const json::value& re
 }
 
 // The union of all alternatives; "any" if one of them is.
-ParameterTypes alternatives(const json::array& schemas, const json::value& root, int depth) {
+ParameterTypes alternatives(const json::array& schemas, const SchemaLookup& lookup, int depth) {
   ParameterTypes all = 0;
   for (const json::value& schema : schemas) {
-    const ParameterTypes types = schema_types(schema, root, depth + 1);
+    const ParameterTypes types = schema_types(schema, lookup, depth + 1);
     if (types == 0) return 0;
     all = static_cast<ParameterTypes>(all | types);
   }
   return all;
 }
 
-ParameterTypes schema_types(const json::value& schema, const json::value& root, int depth) {
+ParameterTypes schema_types(const json::value& schema, const SchemaLookup& lookup, int depth) {
   const json::object* object = schema.if_object();
-  if (!object || depth > kMaxSchemaDepth) return 0;
+  if (!object || depth > kMaxSchemaDepth || --lookup.n_visits_left < 0) return 0;
   if (const json::value* reference = object->if_contains("$ref")) {
-    const json::value* target = find_reference(root, *reference);
-    return target ? schema_types(*target, root, depth + 1) : ParameterTypes{0};
+    const json::value* target = find_reference(lookup.root, *reference);
+    return target ? schema_types(*target, lookup, depth + 1) : ParameterTypes{0};
   }
   if (const json::value* type = object->if_contains("type")) {
     if (type->is_string()) return named_type(type->get_string());
@@ -77,11 +82,11 @@ ParameterTypes schema_types(const json::value& schema, const json::value& root, 
     return all;
   }
   if (const json::value* all = object->if_contains("allOf"); all && all->is_array() && all->get_array().size() == 1) {
-    return schema_types(all->get_array().front(), root, depth + 1);
+    return schema_types(all->get_array().front(), lookup, depth + 1);
   }
   for (const char* key : {"anyOf", "oneOf"}) {
     const json::value* schemas = object->if_contains(key);
-    if (schemas && schemas->is_array()) return alternatives(schemas->get_array(), root, depth);
+    if (schemas && schemas->is_array()) return alternatives(schemas->get_array(), lookup, depth);
   }
   return 0;
 }
@@ -98,6 +103,7 @@ Result<ToolSchemas> ToolSchemas::read(const json::value& tools) {
   const json::array* list = tools.if_array();
   if (!list) return fail(ErrorCode::invalid_input, "tools: expected an array of functions");
   ToolSchemas schemas;
+  int n_visits_left = kMaxSchemaVisits;
   for (size_t i = 0; i < list->size(); ++i) {
     const json::object* tool = (*list)[i].if_object();
     const json::object* wrapped = tool ? member_object(*tool, "function") : nullptr;
@@ -110,8 +116,8 @@ Result<ToolSchemas> ToolSchemas::read(const json::value& tools) {
     const json::object* schema = member_object(*function, "parameters");
     const json::object* properties = schema ? member_object(*schema, "properties") : nullptr;
     if (!properties) continue;
-    const json::value& root = function->at("parameters");
-    for (const auto& [key, property] : *properties) parameters[std::string(key)] = schema_types(property, root, 0);
+    const SchemaLookup lookup{.root = function->at("parameters"), .n_visits_left = n_visits_left};
+    for (const auto& [key, property] : *properties) parameters[std::string(key)] = schema_types(property, lookup, 0);
   }
   return schemas;
 }

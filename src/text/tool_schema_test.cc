@@ -34,6 +34,23 @@ TEST(ToolSchemas, nested_alternatives_are_limited) {
   EXPECT_EQ(types_of(schema), 0);
 }
 
+// 300 alternatives that refer to 300 alternatives, four times: 8 billion paths.
+TEST(ToolSchemas, references_cannot_multiply_the_work) {
+  json::object levels;
+  levels["4"] = {{"type", "string"}};
+  for (int level = 0; level < 4; ++level) {
+    const json::object next{{"$ref", "#/properties/" + std::to_string(level + 1)}};
+    json::object alternatives;
+    alternatives["anyOf"] = json::array(300, next);
+    levels[std::to_string(level)] = std::move(alternatives);
+  }
+  json::object function{{"name", "f"}};
+  function["parameters"] = json::object{{"properties", std::move(levels)}};
+  const ToolSchemas tools = ToolSchemas::read(json::array{std::move(function)}).value();
+  EXPECT_EQ(tools.types("f", "0"), 0);
+  EXPECT_EQ(tools.types("f", "4"), kStringType);
+}
+
 TEST(ToolSchemas, functions_without_wrapper_are_accepted) {
   const ToolSchemas tools = ToolSchemas::read(parse_json(R"([{"name": "f"}])").value()).value();
   EXPECT_TRUE(tools.has_function("f"));
