@@ -1,10 +1,14 @@
 #include "constrain/constraint.h"
 
+#include <algorithm>
+
 namespace zinc {
 namespace {
 
 constexpr size_t kMaxMasks = 512;  // 19 KB each for a vocabulary of 152,000
-constexpr size_t kResetBytes = size_t{16} << 20;
+// The cache is dropped above the first limit. If the texts of the cursors alone need more, the limit is twice as much,
+// up to the second: dropping the cache in every call would compute it anew for every token.
+constexpr size_t kResetBytes = size_t{16} << 20, kMaxResetBytes = size_t{48} << 20;
 constexpr int64_t kWorkPerToken = 1 << 20;  // about 0.1 s
 constexpr Automaton::State kDiffers = -3;   // plain characters lead to different states
 
@@ -14,7 +18,8 @@ Constraint::Constraint(Grammar grammar, const Tokenizer& tokenizer, std::shared_
     : tokenizer_(tokenizer),
       trie_(std::move(trie)),
       automaton_(std::move(grammar)),
-      all_except_eos_(static_cast<size_t>(tokenizer.n_vocab())) {
+      all_except_eos_(static_cast<size_t>(tokenizer.n_vocab())),
+      reset_bytes_(kResetBytes) {
   for (TokenId id = 0; id < tokenizer.n_vocab(); ++id) {
     if (!tokenizer.is_eog(id)) all_except_eos_.insert(id);
   }
@@ -28,7 +33,7 @@ Status Constraint::check() const {
 
 // Cached states are dropped only here, at the start of a call, so that a located cursor stays valid until its end.
 Status Constraint::locate(Cursor& cursor) {
-  if (automaton_.n_bytes() > kResetBytes || automaton_.budget_exceeded()) {
+  if (automaton_.n_bytes() > reset_bytes_ || automaton_.budget_exceeded()) {
     automaton_.reset();
     masks_.clear();
     plain_successors_.clear();
@@ -43,6 +48,7 @@ Status Constraint::locate(Cursor& cursor) {
   ZINC_TRY(checked, check());
   cursor.state_ = state;
   cursor.epoch_ = epoch_;
+  reset_bytes_ = std::clamp(2 * automaton_.n_bytes(), kResetBytes, kMaxResetBytes);
   return ok_status();
 }
 

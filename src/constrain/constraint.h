@@ -38,6 +38,7 @@ class Constraint {
       Cursor& cursor);                    // those that may follow, including EOS; valid until the next call
   Result<bool> must_end(Cursor& cursor);  // only EOS may follow
   Result<bool> accept(Cursor& cursor, TokenId token);  // advances; false: not allowed, cursor unchanged
+  uint64_t n_resets() const { return epoch_ - 1; }     // how often the cache was dropped
   // Every token except the end tokens.
   const TokenSet& all_except_eos() const { return all_except_eos_; }
 
@@ -59,6 +60,7 @@ class Constraint {
   std::unordered_map<Automaton::State, TokenSet> masks_;
   std::unordered_map<Automaton::State, Automaton::State> plain_successors_;
   std::string scratch_;
+  size_t reset_bytes_;  // of the automaton, above which the cache is dropped
   uint64_t epoch_ = 1;
 };
 

@@ -97,6 +97,17 @@ TEST_F(ConstraintTest, counted_repetition_survives_cache_resets_with_two_cursors
   EXPECT_TRUE(counted->allows(second, letter).value());
 }
 
+// The states of this text alone are larger than the limit at which the cache is dropped.
+TEST_F(ConstraintTest, cache_of_a_long_counted_text_is_not_dropped_for_every_token) {
+  constexpr int kLength = 16000;
+  const std::unique_ptr<Constraint> counted = make(fmt::format("root ::= [a]{{{}}} \"!\"", kLength));
+  Constraint::Cursor cursor;
+  const TokenId letter = *tokenizer_.find("a");
+  for (int i = 0; i < kLength; ++i) ASSERT_TRUE(counted->accept(cursor, letter).value());
+  EXPECT_GE(counted->n_resets(), 1u) << "the text is too short for this test";
+  EXPECT_LE(counted->n_resets(), 4u);
+}
+
 TEST_F(ConstraintTest, ambiguous_grammar_fails_within_the_work_budget) {
   std::string grammar = "root ::= ";
   for (int i = 0; i < 2000; ++i) grammar += "a* ";

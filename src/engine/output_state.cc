@@ -78,6 +78,12 @@ Result<TokenId> OutputState::sample_constrained(std::span<float> logits, Sampler
   }
   ZINC_TRY(allowed, constraint_->allowed());
   context.allowed = allowed;
+  TokenSet in_both;
+  if (options_.allowed_tokens) {
+    in_both = *allowed;
+    in_both.intersect(*options_.allowed_tokens);
+    context.allowed = &in_both;
+  }
   Result<TokenId> sampled = sampler.sample(logits, options_.sampling, context);
   if (sampled.ok() || std::ranges::none_of(logits, [](float logit) { return std::isfinite(logit); })) return sampled;
   return fail(ErrorCode::invalid_input, "the output constraint allows no token with a finite logit at position {}",

@@ -110,6 +110,16 @@ TEST_F(OutputStateTest, stop_tokens_end_the_output_and_other_tokens_than_the_all
   limited.allowed_tokens = allowed;
   OutputState only(tokenizer_, limited, prompt_);
   EXPECT_EQ(accept(only, 66).id, 70);
+
+  for (const float temperature : {0.0f, 1.0f}) {
+    GenerationOptions both = constrained_by("root ::= [a-z] \"!\"");
+    auto letters = std::make_shared<TokenSet>(static_cast<size_t>(tokenizer_.n_vocab()));
+    for (const char* text : {"q", "Q", "!"}) letters->insert(*tokenizer_.find(text));
+    both.allowed_tokens = letters;
+    both.sampling.temperature = temperature;
+    OutputState in_both(tokenizer_, both, prompt_);
+    EXPECT_EQ(accept(in_both, *tokenizer_.find("b")).text, "q") << "allowed by the grammar and by the list";
+  }
 }
 
 TEST_F(OutputStateTest, reasoning_over_the_budget_is_closed_with_the_whole_forced_end) {

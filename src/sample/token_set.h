@@ -21,6 +21,9 @@ class TokenSet {
   void insert(TokenId token) {  // REQUIRES: 0 <= token < n_vocab
     words_[static_cast<size_t>(token) / 64] |= uint64_t{1} << (static_cast<size_t>(token) % 64);
   }
+  void intersect(const TokenSet& other) {
+    for (size_t i = 0; i < words_.size(); ++i) words_[i] &= i < other.words_.size() ? other.words_[i] : 0;
+  }
   bool contains(TokenId token) const {
     const auto index = static_cast<size_t>(token);
     return index / 64 < words_.size() && (words_[index / 64] >> (index % 64) & 1) != 0;
