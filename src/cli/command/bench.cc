@@ -252,7 +252,7 @@ void declare_scenarios(CLI::App& app, Options& options, std::initializer_list<CL
 
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("model", options->models, kOptionalModelHelp);
+  app.add_option("MODEL", options->models, kOptionalModelHelp);
   CLI::Option* const prompts =
       declare_list(app, "-p,--n-prompt", options->n_prompts, "prompt lengths in tokens, prefill (0: none)", kMaxTokens);
   CLI::Option* const gens =
