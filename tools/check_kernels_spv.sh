@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Rebuilds the Vulkan kernels with tools/shaders and its locked dependencies, and compares the result with the committed
-# src/backend/vulkan/kernels.spv byte by byte. Prints one line. Exit code: 0 identical, 1 different or build failed, 77
+# Runs the tests of tools/shaders, rebuilds the Vulkan kernels with it and its locked dependencies, and compares the result with
+# the committed src/backend/vulkan/kernels.spv byte by byte. Prints one line. Exit code: 0 identical, 1 different or build failed, 77
 # skipped because cargo is not installed or cannot get the dependencies.
 # The build folder is $CARGO_TARGET_DIR, by default outside of the source tree. The first build takes minutes.
 set -u
@@ -29,6 +29,11 @@ fi
 if ! cargo build --release --locked > "$work/log" 2>&1; then
   cat "$work/log" >&2
   echo "check_kernels_spv: FAILED: tools/shaders does not build"
+  exit 1
+fi
+if ! cargo test --release --locked > "$work/log" 2>&1; then
+  cat "$work/log" >&2
+  echo "check_kernels_spv: FAILED: the tests of tools/shaders"
   exit 1
 fi
 if ! "$CARGO_TARGET_DIR/release/shaders" "$shaders" "$work/kernels.spv" > "$work/log" 2>&1; then
