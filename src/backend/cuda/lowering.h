@@ -1,5 +1,5 @@
-// Lowers a graph to kernel calls for one class of step sizes: one function per op, looked up in a table, in files by op
-// family. Chooses kernels, grids and fusion, so that a step only replays the launches. Needs no GPU, only its limits.
+// Lowers the fused calls of a step (gpu/fused_call.h) to CUDA launches: one function per kind, in files by family.
+// Chooses kernels, grids and shared memory, so that a step only replays the launches. Needs no GPU, only its limits.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backend/cuda/workspace.h"
-#include "backend/gpu/step_class.h"
+#include "backend/gpu/kernel_times.h"
 #include "base/ceil_div.h"
 
 namespace zinc::cuda {
@@ -26,76 +26,64 @@ class Lowering {
   Result<std::vector<KernelCall>> run();
 
  private:
-  Status lower_all();
-  using Lower = Status (Lowering::*)(int node);
-  static Lower find(Op op);
-
-  Status lower_embed(int i);
-  Status lower_hidden_in(int i);
-  Status lower_nothing(int i);
-  Status lower_norm(int i);
-  Status lower_rope(int i);
-  Status lower_attention(int i);
-  Status lower_gated_act(int i);
-  Status lower_moe_route(int i);
-  Status lower_moe_combine(int i);
-  Status lower_short_conv(int i);
-  Status lower_delta_net(int i);
-  Status lower_elementwise(int i);
-  Status lower_slice(int i);
-  Status lower_concat(int i);
-  Status lower_rows(int i);
-  Status lower_sample(int i);
-
+  Status lower(const gpu::EmbedCall& call);
+  Status lower(const gpu::CopyCall& call);
+  Status lower(const gpu::NormCall& call);
+  Status lower(const gpu::QuantizeCall& call);
+  Status lower(const gpu::RopeCall& call);
+  Status lower(const gpu::GatedActCall& call);
+  Status lower(const gpu::ElementwiseCall& call);
+  Status lower(const gpu::RouteCall& call);
+  Status lower(const gpu::CombineCall& call);
+  Status lower(const gpu::ShortConvCall& call);
+  Status lower(const gpu::DeltaNetCall& call);
+  Status lower(const gpu::SampleCall& call);
+  Status lower(const gpu::AttentionCall& call);
+  Status lower(const gpu::AttentionDecodeCall& call);
+  Status lower(const gpu::NormResidualCall& call);
+  Status lower(const gpu::MatmulCall& call);
+  Status lower(const gpu::MoeDownCall& call);
+  Status lower(const gpu::DeltaDecodeCall& call);
   Status lower_rope_tables();
-  Status lower_matmuls(const MatmulGroup& group);
-  Status lower_same_format(const MatmulGroup& group);  // REQUIRES: all matrices have the same format
-  bool is_gemv(const MatmulGroup& group) const;
-  Status lower_decode_matmuls(const MatmulGroup& group);
-  Status lower_moe_down_combine(const MoeDownCombine& moe);
-  Status lower_delta_decode(const DeltaGroup& group);
-  Status lower_norm_residual(const NormResidual& group);
+
   simt::DeltaParams delta_params(const Node& n) const;
   Status check_delta(const simt::DeltaParams& params) const;
   simt::ConvParams conv_params(const Node& n) const;
+  Status lower_delta_chunks(simt::DeltaParams params, const char* scan_kernel);
+
   struct GemvLaunch;
+  bool is_gemv(const gpu::MatmulCall& call) const;
+  Status lower_gemv(const gpu::MatmulCall& call);
   Status emit_gemv(GemvLaunch& launch);
-  simt::GemvPart gemv_part(const MatmulGroup& group, size_t i) const;
-  bool is_split_k(int i) const;  // its reader adds up the partial sums of the K segments
-  void fill_input(const MatmulGroup& group, GemvLaunch& launch) const;
-  void fill_norm_residual(const MatmulGroup& group, GemvLaunch& launch) const;
-  simt::Q8Activation produced_q8(Value x, const DeviceMatrix& matrix) const;
-  simt::Q8Activation q8_buffers(const QuantizedActivation& activation, Value v) const;
-  void fill_routing(int route, GemvLaunch& launch) const;
-  const MatmulGroup* find_joinable_router(const MatmulGroup& gate) const;  // nullptr: none
-  void join_router(const MatmulGroup& gate, GemvLaunch& launch);
-  const float* other_operand(int add, Value result) const;
-  Status fill_inputs(const MatmulGroup& group, bool is_small, simt::LinearParams& params);
-  void fill_parts(const MatmulGroup& group, simt::LinearParams& params) const;
-  Status lower_cuda_cores(const MatmulGroup& group, simt::LinearParams params, int n_rows);
-  Status lower_tensor_cores(const MatmulGroup& group, simt::LinearParams params, int n_rows);
-  Status lower_float_gemm(const simt::LinearParams& params, const DeviceMatrix& matrix, int n_rows);
-  Result<simt::Q8Activation> quantized(Value v, const DeviceMatrix& matrix);
-  // The buffers that the producer of a value writes: floats, q8 or both; only q8 if no node reads the floats.
-  struct OutputBuffers {
-    float* floats = nullptr;
-    simt::Q8Activation q8{};
-    int block = 0;
-  };
-  OutputBuffers output_buffers(Value v, int64_t n_in);
-  Status lower_attention_inputs(const AttentionGroup& group, const simt::KvLayer& kv);
+  simt::GemvPart gemv_part(const gpu::MatmulCall& call, size_t i) const;
+  void fill_input(const gpu::MatmulCall& call, GemvLaunch& launch) const;
+  void fill_routing(const Node& route, GemvLaunch& launch) const;
+  void fill_experts(const gpu::MatmulCall& call, GemvLaunch& launch) const;
+
+  simt::LinearParams linear_params(const gpu::MatmulCall& call) const;
+  Status lower_cuda_cores(const gpu::MatmulCall& call, simt::LinearParams params, int n_rows);
+  Status lower_tensor_cores(const gpu::MatmulCall& call, simt::LinearParams params, int n_rows);
+  Status lower_float_gemm(const gpu::MatmulCall& call, const simt::LinearParams& params, int n_rows);
+  simt::Q8Activation q8_buffers(const gpu::QuantizedActivation& activation, Value v) const;
+  // Where a producer writes its result.
+  template <class Params>
+  void fill_output(const gpu::Output& out, Params& params) const {
+    params.out = out.has_floats ? workspace_.floats(out.value) : nullptr;
+    if (!out.q8) return;
+    params.q8 = q8_buffers(*out.q8, out.value);
+    params.q8_block = out.q8->block;
+  }
+
+  Status lower_attention_inputs(const gpu::AttentionCall& call, const simt::KvLayer& kv);
   Status lower_attend_f32(simt::AttentionParams& params);
   Status lower_attend_mma(simt::AttentionParams params, int n_warps);
-  Status lower_delta_chunks(simt::DeltaParams params, const char* scan_kernel);
-  Status lower_attend_decode(const AttentionGroup& group);
-  // A program of an attention file, compiled for the KV cache format.
-  KernelProgram kv_program(std::string file) const;
+  KernelProgram kv_program(std::string file) const;  // of an attention file, compiled for the KV cache format
   simt::AttentionParams attention_params(const Node& n) const;
-  const float* slice_of(const AttentionInput& chain) const { return workspace_.floats(chain.x) + slice_begin(chain); }
-  int64_t slice_begin(const AttentionInput& chain) const {
-    return chain.slice < 0 ? 0 : node(chain.slice).as<SliceParams>().begin;
+  const float* slice_of(const gpu::AttentionInput& input) const {
+    return workspace_.floats(input.x) + (input.slice ? input.slice->as<SliceParams>().begin : 0);
   }
-  simt::HeadInput head_part(const AttentionInput& chain) const;
+  simt::HeadInput head_input(const gpu::AttentionInput& input, Value heads) const;
+
   Status add(const KernelProgram& program, const char* kernel, Launch launch, int64_t x, int64_t y, int64_t z,
              size_t shared_bytes);
   template <class P>
@@ -113,7 +101,6 @@ class Lowering {
     return emit({file, ""}, kernel, params, ceil_div(n_warps, simt::kWarps));
   }
 
-  const Node& node(int i) const { return graph_.nodes()[static_cast<size_t>(i)]; }
   const ValueInfo& info(Value v) const { return graph_.info(v); }
   int64_t width(Value v) const { return info(v).shape.elems(); }
   int64_t inner(Value v) const { return info(v).shape.inner(); }
@@ -121,18 +108,13 @@ class Lowering {
   const int* n_rows(Value v) const {
     return workspace_.step().counts + (info(v).rows == Rows::outputs ? simt::kOutputs : simt::kTokens);
   }
-  const DeviceMatrix& matrix_of(int i) const { return *weights_.matrix(info(node(i).in[1]).name); }
+  const DeviceMatrix& matrix_of(const Node& n) const { return *weights_.matrix(info(n.in[1]).name); }
   bool is_small(Value v, int64_t vectors_per_row) const {
     return max_rows(v) * vectors_per_row <= gpu::kMaxSplitTokens;
   }
   // N of a GEMM tile on tensor cores.
   int gemm_tile_tokens() const { return device_.has_wgmma() ? simt::kWgmmaTokens : simt::kTileTokens; }
-  // Batch-1 decode with the fused gemv kernel and its prologues: needs bulk copies and shared memory for the
-  // pipelines of two blocks (data-center Hopper and Blackwell; other GPUs have half the shared memory).
-  bool is_decode() const {
-    constexpr int kMinSharedBytes = 200 << 10;
-    return sizes_.max_tokens == 1 && device_.has_bulk_copies() && device_.max_shared_bytes >= kMinSharedBytes;
-  }
+  bool is_decode() const { return sizes_.max_tokens == 1 && has_decode_kernels(device_); }
   // Grid size of a decode launch. With PDL each SM holds blocks of two launches: one works, one waits with its weights
   // prefetched. A launch that leaves an SM empty, or fills it alone, misplaces the blocks of the next launch; so blocks
   // without work are launched too.
@@ -140,6 +122,8 @@ class Lowering {
   const float* vector(Value v) const {
     return v ? reinterpret_cast<const float*>(weights_.vector(info(v).name)) : nullptr;
   }
+  // An activation that may be absent.
+  const float* optional_floats(Value v) const { return v ? workspace_.floats(v) : nullptr; }
 
   const Graph& graph_;
   const gpu::Weights& weights_;
@@ -148,7 +132,7 @@ class Lowering {
   const Workspace& workspace_;
   gpu::StepClass sizes_;
   std::vector<KernelCall> calls_;
-  int lowered_node_ = -1;  // the node whose calls are being added
+  std::vector<int32_t> lowered_nodes_;  // of the call whose launches are being added
   // The last launch, if it triggers its dependents only after its own PDL wait: the next launch may then read the
   // results of all earlier launches before waiting, but not those of this one.
   struct LateTrigger {
@@ -157,8 +141,6 @@ class Lowering {
     bool writes_to(std::span<const float> row) const;
   };
   std::optional<LateTrigger> late_trigger_;
-  const MatmulGroup* joined_router_ = nullptr;  // already launched with an earlier gate; until its experts are routed
-  std::vector<const QuantizedActivation*> quantized_written_;  // written so far
 };
 
 }  // namespace zinc::cuda

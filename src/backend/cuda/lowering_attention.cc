@@ -77,13 +77,12 @@ simt::AttentionParams Lowering::attention_params(const Node& n) const {
   return params;
 }
 
-Status Lowering::lower_attention(int i) {
-  const Node& n = node(i);
+Status Lowering::lower(const gpu::AttentionCall& call) {
+  const Node& n = *call.node;
   simt::AttentionParams params = attention_params(n);
   const simt::KvLayer& kv = params.kv;
-  const AttentionGroup* heads = workspace_.fusion().fused_inputs_of(i);
-  if (heads) {
-    if (Status s = lower_attention_inputs(*heads, kv); !s.ok()) return s;
+  if (call.inputs) {
+    if (Status s = lower_attention_inputs(call, kv); !s.ok()) return s;
   } else if (n.in[1]) {
     const simt::KvWriteParams write{workspace_.step(), kv, workspace_.floats(n.in[1]), workspace_.floats(n.in[2])};
     const int64_t n_warps = int64_t{sizes_.max_tokens} * kv.kv_heads * (blocks_of(kv.k_dim) + blocks_of(kv.v_dim));
@@ -94,10 +93,7 @@ Status Lowering::lower_attention(int i) {
   const int n_warps = mma_warps(kv, cache_.kv_format(), device_);
   if (Status s = n_warps > 0 ? lower_attend_mma(params, n_warps) : lower_attend_f32(params); !s.ok()) return s;
   if (!params.partial) return ok_status();
-  const OutputBuffers out = output_buffers(n.out[0], width(n.out[0]));
-  params.out = out.floats;
-  params.q8 = out.q8;
-  params.q8_block = out.block;
+  fill_output(call.out, params);
   return emit(kv_program("attention"), "merge_chunks", params, ceil_div(width(n.out[0]), simt::kSegmentElems),
               sizes_.max_tokens);
 }
@@ -141,65 +137,57 @@ Status Lowering::lower_attend_mma(simt::AttentionParams params, int n_warps) {
       is_split ? split_kv_smem_bytes(params.kv, n_warps) : prefill_smem_bytes(params.kv, n_warps, shape.n_sets));
 }
 
-simt::HeadInput Lowering::head_part(const AttentionInput& chain) const {
+simt::HeadInput Lowering::head_input(const gpu::AttentionInput& input, Value heads) const {
   simt::HeadInput part{};
-  if (!chain.x) return part;
-  part.x = slice_of(chain);
-  if (chain.norm >= 0) {
+  if (!input.x) return part;
+  part.x = slice_of(input);
+  if (input.norm) {
     part.is_normed = 1;
-    part.norm_weight = vector(node(chain.norm).in[1]);
-    part.eps = node(chain.norm).as<zinc::NormParams>().eps;
+    part.norm_weight = vector(input.norm->in[1]);
+    part.eps = input.norm->as<zinc::NormParams>().eps;
   }
-  if (chain.rope >= 0) {
-    const RopeTable& table = workspace_.rope_table(chain.rope);
+  if (input.rope) {
+    const RopeTable& table = workspace_.rope_table(*input.rope);
     part.table = table.table.device_ptr<const float>();
     part.n_pairs = table.n_pairs;
-    part.adjacent = node(chain.rope).as<zinc::RopeParams>().pairs == RopePairs::adjacent ? 1 : 0;
+    part.adjacent = input.rope->as<zinc::RopeParams>().pairs == RopePairs::adjacent ? 1 : 0;
   }
+  part.dim = static_cast<int>(inner(heads));
+  part.n_heads = static_cast<int>(width(heads)) / part.dim;
+  part.stride = static_cast<int>(width(input.x) / part.n_heads);
   return part;
 }
 
-Status Lowering::lower_attention_inputs(const AttentionGroup& group, const simt::KvLayer& kv) {
-  const Node& n = node(group.attention);
+Status Lowering::lower_attention_inputs(const gpu::AttentionCall& call, const simt::KvLayer& kv) {
   simt::HeadsParams params{};
   params.step = workspace_.step();
   params.kv = kv;
-  params.q_out = workspace_.floats(n.in[0]);
+  params.q_out = workspace_.floats(call.node->in[0]);
   int n_heads = 0;
   for (size_t i = 0; i < 3; ++i) {
-    simt::HeadInput& part = params.parts[i];
-    part = head_part(group.parts[i]);
-    if (!part.x || (i == 0 && group.parts[0].norm < 0 && group.parts[0].rope < 0)) continue;  // q needs no preparation
-    part.dim = static_cast<int>(inner(n.in[i]));
-    part.n_heads = static_cast<int>(width(n.in[i])) / part.dim;
-    part.stride = static_cast<int>(width(group.parts[i].x) / part.n_heads);
-    n_heads += part.n_heads;
+    const gpu::AttentionInput& input = (*call.inputs)[i];
+    params.parts[i] = head_input(input, call.node->in[i]);
+    if (i == simt::kQuery && !input.norm && !input.rope) params.parts[i].n_heads = 0;  // q needs no preparation
+    n_heads += params.parts[i].n_heads;
   }
   return emit(kv_program("attention"), "prepare_heads", params,
               ceil_div(int64_t{sizes_.max_tokens} * n_heads, simt::kWarps));
 }
 
 // All of attention in one launch: several heads per block, KV chunks split over all SMs.
-Status Lowering::lower_attend_decode(const AttentionGroup& group) {
-  const Node& n = node(group.attention);
+Status Lowering::lower(const gpu::AttentionDecodeCall& call) {
+  const Node& n = *call.node;
   simt::AttentionDecodeParams params{};
   params.attention = attention_params(n);
   const simt::KvLayer& kv = params.attention.kv;
-  for (size_t i = 0; i < 3; ++i) {
-    simt::HeadInput& part = params.parts[i];
-    part = head_part(group.parts[i]);
-    if (!part.x) continue;
-    part.dim = static_cast<int>(inner(n.in[i]));
-    part.n_heads = static_cast<int>(width(n.in[i])) / part.dim;
-    part.stride = static_cast<int>(width(group.parts[i].x) / part.n_heads);
-  }
+  for (size_t i = 0; i < 3; ++i) params.parts[i] = head_input(call.inputs[i], n.in[i]);
   params.act = simt::kNoAct;
-  if (group.act >= 0) {
-    params.gate = slice_of(group.gate);
-    params.gate_stride = static_cast<int>(width(group.gate.x) / params.attention.n_heads);
-    params.act = static_cast<int>(node(group.act).as<GatedActParams>().act);
-    params.attention.out = workspace_.floats(node(group.act).out[0]);
+  if (call.act) {
+    params.gate = slice_of(call.gate);
+    params.gate_stride = static_cast<int>(width(call.gate.x) / params.attention.n_heads);
+    params.act = static_cast<int>(call.act->as<GatedActParams>().act);
   }
+  params.attention.out = workspace_.floats(call.out());
   params.attention.partial = workspace_.attention_partial().device_ptr<float>();
   params.done_counters = workspace_.attention_done_counters().device_ptr<int>();
   const int heads_per_kv_head = params.attention.n_heads / kv.kv_heads;

@@ -2,8 +2,8 @@
 
 namespace zinc::cuda {
 
-Status Lowering::lower_moe_route(int i) {
-  const Node& n = node(i);
+Status Lowering::lower(const gpu::RouteCall& call) {
+  const Node& n = *call.node;
   const MoeRouteParams& route = n.as<MoeRouteParams>();
   const simt::RouteParams params{.logits = workspace_.floats(n.in[0]),
                                  .ids = workspace_.ints(n.out[0]),
@@ -28,8 +28,8 @@ Status Lowering::lower_moe_route(int i) {
   return emit({"moe", ""}, "moe_sort_by_expert", pairs, 1);
 }
 
-Status Lowering::lower_moe_combine(int i) {
-  const Node& n = node(i);
+Status Lowering::lower(const gpu::CombineCall& call) {
+  const Node& n = *call.node;
   const simt::CombineParams params{.x = workspace_.floats(n.in[0]),
                                    .weights = workspace_.floats(n.in[1]),
                                    .out = workspace_.floats(n.out[0]),

@@ -28,11 +28,11 @@ simt::ConvParams Lowering::conv_params(const Node& n) const {
           .n_taps = static_cast<int>(width(n.in[1]) / width(n.in[0]))};
 }
 
-Status Lowering::lower_short_conv(int i) {
-  const simt::ConvParams params = conv_params(node(i));
+Status Lowering::lower(const gpu::ShortConvCall& call) {
+  const simt::ConvParams params = conv_params(*call.node);
   if (params.n_taps > simt::kMaxTaps) {
     return fail(ErrorCode::unsupported, "the cuda backend's {} supports up to {} taps; this model has {}",
-                op_name(node(i).op), simt::kMaxTaps, params.n_taps);
+                op_name(Op::short_conv), simt::kMaxTaps, params.n_taps);
   }
   return emit({"recurrent", ""}, "short_conv", params, ceil_div(params.n_channels, simt::kThreads),
               workspace_.max_seqs(), ceil_div(sizes_.max_tokens, simt::kConvTokens));
@@ -67,8 +67,8 @@ Status Lowering::check_delta(const simt::DeltaParams& params) const {
               op_name(Op::delta_net), params.k_dim);
 }
 
-Status Lowering::lower_delta_net(int i) {
-  const simt::DeltaParams params = delta_params(node(i));
+Status Lowering::lower(const gpu::DeltaNetCall& call) {
+  const simt::DeltaParams params = delta_params(*call.node);
   if (Status s = check_delta(params); !s.ok()) return s;
   const char* scan_kernel = params.k_dim <= 128 ? "delta_net_128" : "delta_net_256";
   if (sizes_.max_tokens >= simt::kDeltaChunk && can_scan_chunks(params, device_)) {
@@ -99,10 +99,10 @@ Status Lowering::lower_delta_chunks(simt::DeltaParams params, const char* scan_k
   return emit_scan(simt::kAfterChunks);
 }
 
-Status Lowering::lower_delta_decode(const DeltaGroup& group) {
-  const simt::DeltaDecodeParams params{.delta = delta_params(node(group.delta)),
-                                       .conv = conv_params(node(group.conv)),
-                                       .norm_eps = node(group.q_norm).as<zinc::NormParams>().eps};
+Status Lowering::lower(const gpu::DeltaDecodeCall& call) {
+  const simt::DeltaDecodeParams params{.delta = delta_params(*call.delta),
+                                       .conv = conv_params(*call.conv),
+                                       .norm_eps = call.q_norm->as<zinc::NormParams>().eps};
   if (Status s = check_delta(params.delta); !s.ok()) return s;
   constexpr int kColumns = 32, kKeys = 128;
   const bool has_exact_dims = params.delta.k_dim == kKeys && params.delta.v_dim % kColumns == 0;

@@ -8,17 +8,44 @@
 namespace zinc::cuda {
 namespace {
 
-constexpr FusionLimits kFusionLimits = {
-    .max_matmul_parts = simt::kMaxGemvParts,
-    .max_warp_head_dim = simt::kSegmentElems,  // one warp per head
-    .max_experts_used = simt::kMaxExpertsUsed,
-    .max_experts = simt::kMaxExperts,
-    .max_prologue_elems = std::numeric_limits<int64_t>::max(),
-    .max_moe_down_elems = std::numeric_limits<int64_t>::max(),
-    .gate_up_row_multiple = simt::kPanelRows,
-    .max_residual_elems = int64_t{simt::kMaxResidualSegments} * simt::kWarps * simt::kSegmentElems};
+// The gemms on tensor cores and of float weights have no gated epilogue.
+bool has_gated_epilogue(const DeviceLimits& device, const PanelFormat& format, bool has_experts) {
+  if (format.q8_block == 0) return has_experts;
+  return !device.has_tensor_cores() || gemm_shared_bytes(format) > static_cast<size_t>(device.max_shared_bytes);
+}
+
+gpu::KernelLimits kernel_limits(const DeviceLimits& device) {
+  return {.max_warp_head_dim = simt::kSegmentElems,  // one warp per head
+          .max_q8_attention_rows = gpu::kMaxSplitTokens,
+          .max_matmul_parts = simt::kMaxGemvParts,
+          .max_launch_parts = simt::kMaxParts,
+          .has_decode_kernels = has_decode_kernels(device),
+          .has_mixed_gemv = true,
+          .has_q8_norm_prologue = true,
+          .gate_up_row_multiple = simt::kPanelRows,
+          .has_gated_epilogue = [device](const PanelFormat& format,
+                                         bool has_experts) { return has_gated_epilogue(device, format, has_experts); },
+          .max_inline_q8_rows = gpu::kMaxSplitTokens,
+          .producers_always_quantize = true,
+          .max_experts_used = simt::kMaxExpertsUsed,
+          .max_experts = simt::kMaxExperts,
+          .can_join_router = true,
+          .max_residual_elems = int64_t{simt::kMaxResidualSegments} * simt::kWarps * simt::kSegmentElems};
+}
 
 }  // namespace
+
+bool has_decode_kernels(const DeviceLimits& device) {
+  constexpr int kMinSharedBytes = 200 << 10;
+  return device.has_bulk_copies() && device.max_shared_bytes >= kMinSharedBytes;
+}
+
+// Two pipeline stages: a K segment of weights and activations, with their scales and sums.
+size_t gemm_shared_bytes(const PanelFormat& format) {
+  const int weights = simt::kTileRows * (format.header_bytes + simt::kSegmentGroups * format.group_bytes);
+  const int token = simt::kSegmentElems + 16 + 2 * simt::kSegmentGroups * static_cast<int>(sizeof(float));
+  return 2 * static_cast<size_t>(weights + simt::kTileTokens * token);
+}
 
 simt::KvLayer simt_kv_layer(const gpu::KvLayer& layer) {
   return {.pages = reinterpret_cast<unsigned char*>(layer.pages),
@@ -34,7 +61,7 @@ simt::KvLayer simt_kv_layer(const gpu::KvLayer& layer) {
 Result<std::unique_ptr<Workspace>> Workspace::allocate(const Graph& graph, const gpu::Weights& weights,
                                                        const gpu::Cache& cache, gpu::Device& device,
                                                        const DeviceLimits& limits, const Bucket& bucket) {
-  const gpu::WorkspaceOptions options{.fusion = kFusionLimits,
+  const gpu::WorkspaceOptions options{.kernels = kernel_limits(limits),
                                       .upload = {.sampling_ints = simt::kSamplingInts},
                                       .expert_tile_rows = simt::kTileTokens,
                                       .sample_splits = simt::kSampleSplits,
@@ -73,7 +100,7 @@ Status Workspace::allocate_router(gpu::Device& device) {
   for (const Node& node : graph_.nodes()) {
     if (node.op != Op::moe_route) continue;
     const size_t n_experts = static_cast<size_t>(graph_.info(node.in[0]).shape.elems());
-    const Node& router = graph_.nodes()[static_cast<size_t>(fusion().producer(node.in[0]))];
+    const Node& router = *uses().producer(node.in[0]);
     const size_t n_in = static_cast<size_t>(graph_.info(router.in[0]).shape.elems());
     n_gates = std::max(n_gates, n_in / simt::kSegmentElems + 1);
     n_router_floats_ = std::max(n_router_floats_, n_experts * n_gates);
@@ -114,7 +141,7 @@ simt::ExpertTiles Workspace::expert_tiles() const {
           .n_tiles = reinterpret_cast<int*>(tiles.n_tiles)};
 }
 
-simt::Q8Activation Workspace::quantized(const QuantizedActivation& activation) const {
+simt::Q8Activation Workspace::quantized(const gpu::QuantizedActivation& activation) const {
   const gpu::Q8Buffers buffers = q8_buffers(activation);
   return {.q = reinterpret_cast<signed char*>(buffers.q),
           .scale = reinterpret_cast<float*>(buffers.scale),

@@ -20,6 +20,11 @@ inline constexpr auto kKvFormats = std::to_array<gpu::KvFormat>(
 inline constexpr auto kKvFormatNames = gpu::names_of(kKvFormats);
 inline std::span<const gpu::KvFormat> kv_formats() { return kKvFormats; }
 simt::KvLayer simt_kv_layer(const gpu::KvLayer& layer);
+// The fused gemv kernel of batch-1 decode and its prologues need bulk copies and shared memory for the pipelines of two
+// blocks (data-center Hopper and Blackwell; other GPUs have half the shared memory).
+bool has_decode_kernels(const DeviceLimits& device);
+// Shared memory of gemm.cu.
+size_t gemm_shared_bytes(const PanelFormat& format);
 
 // Angles of the step's tokens, computed by a kernel at the start of each step.
 struct RopeTable {
@@ -36,8 +41,8 @@ class Workspace final : public gpu::Workspace {
 
   float* floats(Value v) const { return reinterpret_cast<float*>(address(v)); }
   int* ints(Value v) const { return reinterpret_cast<int*>(address(v)); }
-  simt::Q8Activation quantized(const QuantizedActivation& activation) const;
-  const RopeTable& rope_table(int node) const { return rope_tables_[rope_index(node)]; }
+  simt::Q8Activation quantized(const gpu::QuantizedActivation& activation) const;
+  const RopeTable& rope_table(const Node& rope) const { return rope_tables_[rope_index(rope)]; }
   const std::vector<RopeTable>& rope_tables() const { return rope_tables_; }
   const simt::Step& step() const { return step_; }
   simt::ExpertTiles expert_tiles() const;

@@ -2,19 +2,10 @@
 
 namespace zinc::gpu {
 
-std::vector<int32_t> nodes_lowered_at(const Fusion& fusion, int node, bool is_decode) {
-  if (node < 0) return {};
-  if (const MoeDownCombine* moe = is_decode ? fusion.moe_down_at(node) : nullptr) {
-    std::vector<int32_t> nodes = {moe->down};
-    if (moe->shared >= 0) nodes.push_back(moe->shared);
-    return nodes;
-  }
-  const MatmulGroup* group = fusion.matmuls_at(node);
-  if (!group && is_decode) group = fusion.gate_up_at(node);
-  if (group) return {group->nodes.begin(), group->nodes.end()};
-  if (const AttentionGroup* attention = is_decode ? fusion.attention_at(node) : nullptr) return {attention->attention};
-  if (const DeltaGroup* delta = is_decode ? fusion.delta_at(node) : nullptr) return {delta->delta};
-  return {node};
+std::vector<int32_t> node_indices(const Graph& graph, const FusedCall& call) {
+  std::vector<int32_t> indices;
+  for (const Node* node : call.nodes) indices.push_back(static_cast<int32_t>(node - graph.nodes().data()));
+  return indices;
 }
 
 }  // namespace zinc::gpu

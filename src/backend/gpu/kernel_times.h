@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/fusion.h"
+#include "backend/gpu/fused_call.h"
 
 namespace zinc::gpu {
 
@@ -20,7 +20,6 @@ struct DeviceTime {
   double begin_ns, end_ns;
 };
 
-// The nodes computed by the kernels that are lowered at `node`: itself, or the matmuls of its group. -1: none.
-std::vector<int32_t> nodes_lowered_at(const Fusion& fusion, int node, bool is_decode);
+std::vector<int32_t> node_indices(const Graph& graph, const FusedCall& call);  // of the nodes that it computes
 
 }  // namespace zinc::gpu

@@ -10,6 +10,7 @@ namespace zinc::gpu {
 
 struct StepClass {
   int max_tokens = 1, max_outputs = 1;
+  bool operator==(const StepClass&) const = default;
 };
 
 // Ascending; the last one is the bucket's largest step.

@@ -28,13 +28,6 @@ size_t max_rows(const Graph& graph, const QuantizedActivation& activation, const
   return static_cast<size_t>(rows) * static_cast<size_t>(info.shape.elems() / activation.n_in);
 }
 
-FindMatrix matrices_of(const Weights& weights) {
-  return [&weights](const std::string& name) -> FusedMatrix {
-    const DeviceMatrix* m = weights.matrix(name);
-    return {m->format, m->format->q8_block, m->n_in, m->n_out};
-  };
-}
-
 }  // namespace
 
 Workspace::Workspace(const Graph& graph, const Weights& weights, const Cache& cache, const Bucket& bucket,
@@ -43,10 +36,57 @@ Workspace::Workspace(const Graph& graph, const Weights& weights, const Cache& ca
       cache_(cache),
       bucket_(bucket),
       options_(options),
-      fusion_(graph, matrices_of(weights), options.fusion, bucket.keep_values),
-      plan_(plan_memory(graph, bucket.max_tokens, bucket.max_outputs, bucket.keep_values, fusion_.extended_uses())),
+      uses_(graph, bucket.keep_values),
+      steps_(fuse_steps(weights)),
+      plan_(plan_memory(graph, bucket.max_tokens, bucket.max_outputs, bucket.keep_values, extended_uses())),
       layout_(bucket, cache, options.upload) {
+  find_quantized();
   find_rope_frequencies(weights);
+}
+
+std::vector<Workspace::FusedStep> Workspace::fuse_steps(const Weights& weights) const {
+  std::vector<FusedStep> steps;
+  for (const StepClass& sizes : step_classes(bucket_)) {
+    steps.push_back({sizes, fuse(graph_, uses_, weights, options_.kernels, sizes, bucket_.keep_values)});
+  }
+  return steps;
+}
+
+std::vector<ExtendedUse> Workspace::extended_uses() const {
+  std::vector<ExtendedUse> uses;
+  for (const FusedStep& step : steps_) append_extended_uses(graph_, uses_, step.calls, uses);
+  return uses;
+}
+
+const std::vector<FusedCall>& Workspace::calls(const StepClass& sizes) const {
+  const auto found = std::ranges::find(steps_, sizes, &FusedStep::sizes);
+  ZINC_CHECK(found != steps_.end());
+  return found->calls;
+}
+
+void Workspace::add_use(const std::optional<QuantizedActivation>& activation, int node) {
+  if (!activation) return;
+  const auto same = std::ranges::find(quantized_, *activation, &PlacedActivation::activation);
+  if (same == quantized_.end()) {
+    quantized_.push_back({*activation, node, node});
+    return;
+  }
+  same->first_node = std::min(same->first_node, node);
+  same->last_node = std::max(same->last_node, node);
+}
+
+void Workspace::find_quantized() {
+  for (const FusedStep& step : steps_) {
+    for (const FusedCall& call : step.calls) {
+      std::visit(
+          [&](const auto& kind) {
+            if constexpr (requires { kind.out.q8; }) add_use(kind.out.q8, call.at);
+            if constexpr (requires { kind.q8; }) add_use(kind.q8, call.at);
+            if constexpr (requires { kind.to.block; }) add_use(kind.to, call.at);
+          },
+          call.kind);
+    }
+  }
 }
 
 Status Workspace::allocate_buffer(Device& device, Buffer& buffer, size_t n_bytes, std::string_view what) {
@@ -127,34 +167,31 @@ size_t Workspace::place_quantized() {
     size_t offset, n_bytes;
     int last_node;
   };
-  const std::vector<QuantizedActivation>& activations = fusion_.quantized_activations();
   std::vector<ReusableRange> ranges;
-  std::vector<size_t> order(activations.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::ranges::sort(order, {}, [&](size_t i) { return activations[i].first_node; });
-  q8_offsets_.resize(order.size());
+  std::ranges::stable_sort(quantized_, {}, &PlacedActivation::first_node);
   size_t total = 0;
-  for (size_t i : order) {
-    const QuantizedActivation& activation = activations[i];
+  for (PlacedActivation& placed : quantized_) {
+    const QuantizedActivation& activation = placed.activation;
     const size_t n_bytes = q8_sizes(activation, max_rows(graph_, activation, bucket_), options_.has_q8_aux).bytes();
     const auto reusable = std::ranges::find_if(
-        ranges, [&](const ReusableRange& r) { return r.n_bytes >= n_bytes && r.last_node < activation.first_node; });
+        ranges, [&](const ReusableRange& r) { return r.n_bytes >= n_bytes && r.last_node < placed.first_node; });
     if (reusable != ranges.end()) {
-      reusable->last_node = activation.last_node;
-      q8_offsets_[i] = reusable->offset;
+      reusable->last_node = placed.last_node;
+      placed.offset = reusable->offset;
       continue;
     }
-    ranges.push_back({total, n_bytes, activation.last_node});
-    q8_offsets_[i] = total;
+    ranges.push_back({total, n_bytes, placed.last_node});
+    placed.offset = total;
     total += n_bytes;
   }
   return total;
 }
 
 Q8Buffers Workspace::q8_buffers(const QuantizedActivation& activation) const {
-  const size_t i = static_cast<size_t>(&activation - fusion_.quantized_activations().data());
+  const auto placed = std::ranges::find(quantized_, activation, &PlacedActivation::activation);
+  ZINC_CHECK(placed != quantized_.end());
   const Q8Sizes sizes = q8_sizes(activation, max_rows(graph_, activation, bucket_), options_.has_q8_aux);
-  const Address q = q8_.address() + q8_offsets_[i], scale = q + sizes.q, sum = scale + sizes.scale;
+  const Address q = q8_.address() + placed->offset, scale = q + sizes.q, sum = scale + sizes.scale;
   return {.q = q,
           .scale = scale,
           .sum = sum,
@@ -181,6 +218,6 @@ void Workspace::find_rope_frequencies(const Weights& weights) {
   }
 }
 
-size_t Workspace::rope_index(int node) const { return rope_index_[static_cast<size_t>(node)]; }
+size_t Workspace::rope_index(const Node& rope) const { return rope_index_[static_cast<size_t>(uses_.index_of(rope))]; }
 
 }  // namespace zinc::gpu

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "backend/fusion.h"
 #include "backend/gpu/cache.h"
+#include "backend/gpu/kernel_table.h"
 #include "backend/gpu/step_upload.h"
 #include "backend/gpu/weights.h"
 #include "graph/memory_plan.h"
@@ -19,7 +19,7 @@ inline constexpr int kMaxSplitTokens = 8;
 
 // What the kernels of a backend determine.
 struct WorkspaceOptions {
-  FusionLimits fusion;
+  KernelLimits kernels;
   UploadOptions upload;
   int expert_tile_rows;      // (row, expert) pairs of one expert per tile
   int sample_splits;         // parts of a row of logits searched in parallel
@@ -52,12 +52,13 @@ class Workspace {
   size_t offset(Value v) const { return plan_.offsets[static_cast<size_t>(v.id)]; }  // in the arena, in floats
   Address address(Value v) const { return arena_.address() + offset(v) * sizeof(float); }
   const Buffer& arena() const { return arena_; }
-  const Fusion& fusion() const { return fusion_; }
+  const GraphUses& uses() const { return uses_; }
+  const std::vector<FusedCall>& calls(const StepClass& sizes) const;  // REQUIRES: one of the bucket's step classes
   const UploadLayout& layout() const { return layout_; }
   int max_seqs() const { return bucket_.max_seqs; }
   Q8Buffers q8_buffers(const QuantizedActivation& activation) const;
   const std::vector<RopeFrequencies>& rope_frequencies() const { return rope_frequencies_; }
-  size_t rope_index(int node) const;  // in rope_frequencies()
+  size_t rope_index(const Node& rope) const;  // in rope_frequencies()
   const Buffer& attention_partial() const { return partial_; }
   const Buffer& attention_done_counters() const { return done_counters_; }  // zero between launches
   const Buffer& delta_prepared() const { return delta_prepared_; }          // scratch of the chunked scan
@@ -86,6 +87,20 @@ class Workspace {
   struct Sizes {
     size_t partial_floats = 0, n_done_counters = 0, delta_floats = 0;
   };
+  struct FusedStep {
+    StepClass sizes;
+    std::vector<FusedCall> calls;
+  };
+  // Memory of a quantized activation, from its producer to its last use.
+  struct PlacedActivation {
+    QuantizedActivation activation;
+    int first_node, last_node;
+    size_t offset = 0;
+  };
+  std::vector<FusedStep> fuse_steps(const Weights& weights) const;
+  std::vector<ExtendedUse> extended_uses() const;
+  void find_quantized();
+  void add_use(const std::optional<QuantizedActivation>& activation, int node);
   void measure_moe(const Node& route);
   void measure_delta(const Node& delta, Sizes& sizes) const;
   void measure_attention(const Node& attention, Sizes& sizes) const;
@@ -93,10 +108,11 @@ class Workspace {
   void find_rope_frequencies(const Weights& weights);
 
   WorkspaceOptions options_;
-  Fusion fusion_;
+  GraphUses uses_;
+  std::vector<FusedStep> steps_;
   MemoryPlan plan_;
   UploadLayout layout_;
-  std::vector<size_t> q8_offsets_;    // per quantized activation
+  std::vector<PlacedActivation> quantized_;
   size_t n_pairs_ = 0, n_tiles_ = 0;  // (row, expert) pairs and their tiles, at most
   size_t hidden_in_floats_ = 0;
   std::vector<RopeFrequencies> rope_frequencies_;

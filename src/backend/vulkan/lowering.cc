@@ -20,38 +20,6 @@ bool overlap(const std::vector<MemoryRange>& a, const std::vector<MemoryRange>& 
 
 }  // namespace
 
-Lowering::Lower Lowering::find(Op op) {
-  struct Row {
-    Op op;
-    Lower lower;
-  };
-  static constexpr std::array<Row, kOpCount> kRows = {{
-      {Op::embed, &Lowering::lower_embed},
-      {Op::hidden_in, &Lowering::lower_hidden_in},
-      {Op::linear, &Lowering::lower_nothing},  // matmuls run in groups
-      {Op::norm, &Lowering::lower_norm},
-      {Op::rope, &Lowering::lower_rope},
-      {Op::attention, &Lowering::lower_attention},
-      {Op::gated_act, &Lowering::lower_gated_act},
-      {Op::moe_route, &Lowering::lower_moe_route},
-      {Op::moe_linear, &Lowering::lower_nothing},
-      {Op::moe_combine, &Lowering::lower_moe_combine},
-      {Op::short_conv, &Lowering::lower_short_conv},
-      {Op::delta_net, &Lowering::lower_delta_net},
-      {Op::add, &Lowering::lower_elementwise},
-      {Op::mul, &Lowering::lower_elementwise},
-      {Op::scale, &Lowering::lower_elementwise},
-      {Op::softcap, &Lowering::lower_elementwise},
-      {Op::view, &Lowering::lower_nothing},  // shares the memory of its input
-      {Op::slice, &Lowering::lower_slice},
-      {Op::concat, &Lowering::lower_concat},
-      {Op::rows, &Lowering::lower_rows},
-      {Op::sample, &Lowering::lower_sample},
-  }};
-  const auto* row = std::ranges::find(kRows, op, &Row::op);
-  return row == kRows.end() ? nullptr : row->lower;
-}
-
 void insert_barriers(std::span<Dispatch> dispatches) {
   std::vector<MemoryRange> reads, writes;  // since the last barrier
   for (Dispatch& d : dispatches) {
@@ -92,7 +60,7 @@ Status Lowering::add(KernelKey key, std::span<const std::byte> params, const Siz
        .reads = accesses.reads,
        .writes = accesses.writes,
        .n_arrivals = signals_done ? static_cast<int>(n_arrivals) : 0,
-       .nodes = gpu::nodes_lowered_at(workspace_.fusion(), lowered_node_, is_decode())});
+       .nodes = lowered_nodes_});
   return ok_status();
 }
 
@@ -136,34 +104,18 @@ void replace_barriers_by_counters(Program& program, Address counters) {
 }
 
 Result<Program> Lowering::run() {
-  for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
-    lowered_node_ = i;
-    if (Status s = lower(i); !s.ok()) return s.error();
+  for (const gpu::FusedCall& call : workspace_.calls(sizes_)) {
+    lowered_nodes_ = gpu::node_indices(graph_, call);
+    const Status lowered = std::visit([&](const auto& kind) { return lower(kind); }, call.kind);
+    if (!lowered.ok()) return lowered.error();
   }
   insert_barriers(program_.dispatches);
   replace_barriers_by_counters(program_, workspace_.sync_counters().address());
   return std::move(program_);
 }
 
-Status Lowering::lower(int i) {
-  const Fusion& fusion = workspace_.fusion();
-  if (const MoeDownCombine* moe = is_decode() ? fusion.moe_down_at(i) : nullptr) return lower_moe_down_combine(*moe);
-  if (const MatmulGroup* group = fusion.matmuls_at(i)) {
-    return is_decode() && fusion.is_moe_down(*group) ? ok_status() : lower_matmuls(*group);
-  }
-  if (const AttentionGroup* group = is_decode() ? fusion.attention_at(i) : nullptr) return lower_attend_decode(*group);
-  if (const DeltaGroup* group = is_decode() ? fusion.delta_at(i) : nullptr) return lower_delta_decode(*group);
-  if (fusion.is_absorbed(i, is_decode())) return ok_status();
-  if (const int combine = fusion.combine_at(i); combine >= 0) return lower_combine(combine, i);
-  const Lower lower_op = find(node(i).op);
-  if (!lower_op) return fail(ErrorCode::unsupported, "the vulkan backend has no kernel for {}", op_name(node(i).op));
-  return (this->*lower_op)(i);
-}
-
-Status Lowering::lower_nothing(int) { return ok_status(); }
-
-Status Lowering::lower_embed(int i) {
-  const Node& n = node(i);
+Status Lowering::lower(const gpu::EmbedCall& call) {
+  const Node& n = *call.node;
   const DeviceMatrix* table = weights_.table(info(n.in[0]).name);
   const shader::EmbedParams params{.table = shader_matrix(*table), .out = workspace_.address(n.out[0])};
   return emit({"embed." + std::string(table->format->name), {}}, params, {sizes_.max_tokens},
@@ -172,41 +124,58 @@ Status Lowering::lower_embed(int i) {
 
 // ---- row-wise ops ----
 
-Status Lowering::lower_norm(int i) {
-  const Node& n = node(i);
+Status Lowering::lower(const gpu::NormCall& call) {
+  const Node& n = *call.node;
   const NormParams& norm = n.as<NormParams>();
   shader::NormParams params{};
   params.x = workspace_.address(n.in[0]);
   params.weight = vector(n.in[1]);
   params.n_rows = n_rows(n.in[0]);
-  params.width = static_cast<int>(inner(n.in[0]));
-  params.vectors_per_row = static_cast<int>(width(n.in[0]) / params.width);
+  params.width = call.width;
+  params.vectors_per_row = call.vectors_per_row;
   params.eps = norm.eps;
   params.kind = norm.kind == NormKind::l2 ? kL2 : kRms;
-  if (max_rows(n.out[0]) == 1 && workspace_.fusion().is_prologue_norm(i, true)) return ok_status();
   Accesses accesses{{range_of(n.in[0])}, {}};
-  const OutputBuffers out = output_buffers(n.out[0], params.width, accesses);
-  params.out = out.floats;
-  params.q8 = out.q8;
-  const int64_t rows = int64_t{max_rows(n.in[0])} * params.vectors_per_row;
-  const bool is_short = params.width <= kSegmentElems;
-  return emit({"norm", {{kSpecNormWarpPerRow, is_short ? 1 : 0}}}, params, {is_short ? ceil_div(rows, kWarps) : rows},
-              accesses);
+  fill_output(call.out, params, accesses);
+  return emit_norm(params, int64_t{max_rows(n.in[0])} * call.vectors_per_row, accesses);
 }
 
-RopeTable Lowering::rope_table(int rope) const {
+Status Lowering::lower(const gpu::QuantizeCall& call) {
+  shader::NormParams params{};
+  params.x = workspace_.address(call.x);
+  params.q8 = workspace_.q8(call.to);
+  params.n_rows = n_rows(call.x);
+  params.width = call.to.n_in;
+  params.vectors_per_row = static_cast<int>(width(call.x) / call.to.n_in);
+  params.kind = kNoNorm;
+  return emit_norm(params, int64_t{max_rows(call.x)} * params.vectors_per_row,
+                   {{range_of(call.x)}, {range_of(call.to)}});
+}
+
+Status Lowering::emit_norm(const shader::NormParams& params, int64_t n_vectors, const Accesses& accesses) {
+  const bool is_short = params.width <= kSegmentElems;
+  return emit({"norm", {{kSpecNormWarpPerRow, is_short ? 1 : 0}}}, params,
+              {is_short ? ceil_div(n_vectors, kWarps) : n_vectors}, accesses);
+}
+
+// KernelLimits::max_residual_elems is 0: the table does not make this call.
+Status Lowering::lower(const gpu::NormResidualCall&) {
+  return fail(ErrorCode::unsupported, "the vulkan backend has no kernel for a norm with the residual add");
+}
+
+RopeTable Lowering::rope_table(const Node& rope) const {
   const RopeBuffers& table = workspace_.rope_buffers(rope);
   return {.coarse = table.coarse.address(),
           .fine = table.fine.address(),
           .n_pairs = table.n_pairs,
-          .adjacent = node(rope).as<RopeParams>().pairs == RopePairs::adjacent ? 1 : 0};
+          .adjacent = rope.as<RopeParams>().pairs == RopePairs::adjacent ? 1 : 0};
 }
 
-Status Lowering::lower_rope(int i) {
-  const Node& n = node(i);
+Status Lowering::lower(const gpu::RopeCall& call) {
+  const Node& n = *call.node;
   const shader::RopeParams params{.x = workspace_.address(n.in[0]),
                                   .out = workspace_.address(n.out[0]),
-                                  .rope = rope_table(i),
+                                  .rope = rope_table(n),
                                   .n_rows = n_rows(n.in[0]),
                                   .n_heads = static_cast<int>(width(n.in[0]) / inner(n.in[0])),
                                   .head_dim = static_cast<int>(inner(n.in[0]))};
@@ -214,28 +183,24 @@ Status Lowering::lower_rope(int i) {
   return emit({"rope", {}}, params, flat(n_threads), {{range_of(n.in[0])}, {range_of(n.out[0])}});
 }
 
-Status Lowering::lower_gated_act(int i) {
-  const Node& n = node(i);
+Status Lowering::lower(const gpu::GatedActCall& call) {
+  const Node& n = *call.node;
   shader::GatedActParams params{};
   params.gate = workspace_.address(n.in[0]);
   params.up = workspace_.address(n.in[1]);
   params.n_rows = n_rows(n.out[0]);
   params.act = static_cast<int>(n.as<GatedActParams>().act);
   params.scalar_gate = width(n.in[0]) == 1 && width(n.out[0]) > 1 ? 1 : 0;
-  const auto& quantized = workspace_.fusion().quantized_activations();
-  const auto activation = std::ranges::find(quantized, n.out[0].id, &QuantizedActivation::storage_root);
-  params.width = activation != quantized.end() ? activation->n_in : static_cast<int>(width(n.out[0]));
-  params.vectors_per_row = static_cast<int>(width(n.out[0]) / params.width);
+  params.width = call.width;
+  params.vectors_per_row = call.vectors_per_row;
   Accesses accesses{{range_of(n.in[0]), range_of(n.in[1])}, {}};
-  const OutputBuffers out = output_buffers(n.out[0], params.width, accesses);
-  params.out = out.floats;
-  params.q8 = out.q8;
+  fill_output(call.out, params, accesses);
   const int64_t n_warps = int64_t{max_rows(n.out[0])} * params.vectors_per_row * ceil_div(params.width, kSegmentElems);
   return emit({"gated_act", {}}, params, {ceil_div(n_warps, kWarps)}, accesses);
 }
 
-Status Lowering::lower_elementwise(int i) {
-  const Node& n = node(i);
+Status Lowering::lower(const gpu::ElementwiseCall& call) {
+  const Node& n = *call.node;
   shader::ElementwiseParams params{};
   params.a = workspace_.address(n.in[0]);
   params.out = workspace_.address(n.out[0]);
@@ -257,76 +222,28 @@ Status Lowering::lower_elementwise(int i) {
   return emit({"elementwise", {}}, params, flat(int64_t{max_rows(n.out[0])} * params.width), accesses);
 }
 
-// A copy, because hidden states are uploaded before the step starts, when their memory may still hold another value.
-Status Lowering::lower_hidden_in(int i) {
-  const Value out = node(i).out[0];
-  const int w = static_cast<int>(width(out));
-  const shader::CopyParams params{.from = 0,
-                                  .to = workspace_.address(out),
-                                  .kind = kHiddenIn,
-                                  .n_rows = n_rows(out),
-                                  .vectors_per_row = 1,
-                                  .from_width = w,
-                                  .from_begin = 0,
-                                  .to_width = w,
-                                  .to_begin = 0,
-                                  .n_copied = w};
-  return emit({"copy", {}}, params, flat(int64_t{sizes_.max_tokens} * w), {{}, {range_of(out)}});
-}
-
-Status Lowering::lower_slice(int i) {
-  const Node& n = node(i);
-  const shader::CopyParams params{.from = workspace_.address(n.in[0]),
-                                  .to = workspace_.address(n.out[0]),
-                                  .kind = kCopy,
-                                  .n_rows = n_rows(n.out[0]),
-                                  .vectors_per_row = static_cast<int>(width(n.out[0]) / inner(n.out[0])),
-                                  .from_width = static_cast<int>(inner(n.in[0])),
-                                  .from_begin = static_cast<int>(n.as<SliceParams>().begin),
-                                  .to_width = static_cast<int>(inner(n.out[0])),
-                                  .to_begin = 0,
-                                  .n_copied = static_cast<int>(inner(n.out[0]))};
-  return emit({"copy", {}}, params, flat(int64_t{max_rows(n.out[0])} * width(n.out[0])),
-              {{range_of(n.in[0])}, {range_of(n.out[0])}});
-}
-
-Status Lowering::lower_concat(int i) {
-  const Node& n = node(i);
-  int begin = 0;
-  for (Value part : {n.in[0], n.in[1]}) {
-    const int length = static_cast<int>(inner(part));
-    const shader::CopyParams params{.from = workspace_.address(part),
-                                    .to = workspace_.address(n.out[0]),
-                                    .kind = kCopy,
-                                    .n_rows = n_rows(n.out[0]),
-                                    .vectors_per_row = static_cast<int>(width(part) / length),
-                                    .from_width = length,
-                                    .from_begin = 0,
-                                    .to_width = static_cast<int>(inner(n.out[0])),
-                                    .to_begin = begin,
-                                    .n_copied = length};
-    const Status s = emit({"copy", {}}, params, flat(int64_t{max_rows(part)} * width(part)),
-                          {{range_of(part)}, {range_of(n.out[0])}});
-    if (!s.ok()) return s;
-    begin += length;
+// Hidden states are copied, because they are uploaded before the step starts, when their memory may still hold another
+// value.
+Status Lowering::lower(const gpu::CopyCall& call) {
+  for (const gpu::RowCopy& copy : call.copies) {
+    const shader::CopyParams params{.from = copy.from ? workspace_.address(copy.from) : 0,
+                                    .to = workspace_.address(copy.to),
+                                    .kind = !copy.from                 ? kHiddenIn
+                                            : copy.gathers_output_rows ? kOutputRows
+                                                                       : kCopy,
+                                    .n_rows = n_rows(copy.to),
+                                    .vectors_per_row = copy.vectors_per_row,
+                                    .from_width = copy.from_width,
+                                    .from_begin = copy.from_begin,
+                                    .to_width = copy.to_width,
+                                    .to_begin = copy.to_begin,
+                                    .n_copied = copy.length};
+    Accesses accesses{{}, {range_of(copy.to)}};
+    if (copy.from) accesses.reads.push_back(range_of(copy.from));
+    const int64_t n_elems = int64_t{max_rows(copy.to)} * copy.vectors_per_row * copy.length;
+    if (Status s = emit({"copy", {}}, params, flat(n_elems), accesses); !s.ok()) return s;
   }
   return ok_status();
-}
-
-Status Lowering::lower_rows(int i) {
-  const Node& n = node(i);
-  const int w = static_cast<int>(width(n.out[0]));
-  const shader::CopyParams params{.from = workspace_.address(n.in[0]),
-                                  .to = workspace_.address(n.out[0]),
-                                  .kind = kOutputRows,
-                                  .n_rows = n_rows(n.out[0]),
-                                  .vectors_per_row = 1,
-                                  .from_width = w,
-                                  .from_begin = 0,
-                                  .to_width = w,
-                                  .to_begin = 0,
-                                  .n_copied = w};
-  return emit({"copy", {}}, params, flat(int64_t{sizes_.max_outputs} * w), {{range_of(n.in[0])}, {range_of(n.out[0])}});
 }
 
 Result<Program> Lowering::run_copy(Value v, CopyKind kind, int n_rows) {

@@ -1,6 +1,5 @@
-// Lowers a graph to dispatches for one class of step sizes (maximum tokens and outputs): one function per op, looked up
-// in a table. Chooses kernels, grids, fusion and barriers, so that a step only replays the recorded commands. Needs no
-// device, only its capabilities.
+// Lowers the fused calls of a step (gpu/fused_call.h) to dispatches: one function per kind. Chooses kernels, grids and
+// barriers, so that a step only replays the recorded commands. Needs no device, only its capabilities.
 #pragma once
 
 #include <array>
@@ -8,7 +7,6 @@
 #include <vector>
 
 #include "backend/gpu/kernel_times.h"
-#include "backend/gpu/step_class.h"
 #include "backend/vulkan/timestamps.h"
 #include "backend/vulkan/workspace.h"
 #include "base/ceil_div.h"
@@ -80,28 +78,26 @@ class Lowering {
   Result<Program> run_copy(Value v, CopyKind kind, int n_rows);  // copies logits or hidden states to the host
 
  private:
-  using Lower = Status (Lowering::*)(int node);
-  static Lower find(Op op);
-
-  Status lower(int i);
   bool is_decode() const { return sizes_.max_tokens == 1; }
 
-  Status lower_embed(int i);
-  Status lower_hidden_in(int i);
-  Status lower_nothing(int i);
-  Status lower_norm(int i);
-  Status lower_rope(int i);
-  Status lower_attention(int i);
-  Status lower_gated_act(int i);
-  Status lower_moe_route(int i);
-  Status lower_moe_combine(int i);
-  Status lower_short_conv(int i);
-  Status lower_delta_net(int i);
-  Status lower_elementwise(int i);
-  Status lower_slice(int i);
-  Status lower_concat(int i);
-  Status lower_rows(int i);
-  Status lower_sample(int i);
+  Status lower(const gpu::EmbedCall& call);
+  Status lower(const gpu::CopyCall& call);
+  Status lower(const gpu::NormCall& call);
+  Status lower(const gpu::QuantizeCall& call);
+  Status lower(const gpu::RopeCall& call);
+  Status lower(const gpu::GatedActCall& call);
+  Status lower(const gpu::ElementwiseCall& call);
+  Status lower(const gpu::RouteCall& call);
+  Status lower(const gpu::CombineCall& call);
+  Status lower(const gpu::ShortConvCall& call);
+  Status lower(const gpu::DeltaNetCall& call);
+  Status lower(const gpu::SampleCall& call);
+  Status lower(const gpu::AttentionCall& call);
+  Status lower(const gpu::AttentionDecodeCall& call);
+  Status lower(const gpu::NormResidualCall& call);
+  Status lower(const gpu::MatmulCall& call);
+  Status lower(const gpu::MoeDownCall& call);
+  Status lower(const gpu::DeltaDecodeCall& call);
 
   struct Accesses {
     std::vector<MemoryRange> reads, writes;
@@ -116,59 +112,47 @@ class Lowering {
   Status emit(const KernelKey& key, const Params& params, const Size& grid, const Accesses& accesses) {
     return add(key, std::as_bytes(std::span(&params, 1)), grid, accesses);
   }
+  Status emit_norm(const shader::NormParams& params, int64_t n_vectors, const Accesses& accesses);
   KernelKey with_counter_sync(KernelKey key, int64_t n_workgroups) const;
 
-  // Fused prologue of a decode matmul: each workgroup prepares the single input row in shared memory.
-  struct RowPrologue {
-    bool stages_row = false;  // at least quantizes the row
-    MatmulInputKind kind = kPlainInput;
-    int gate_act = 0;  // activation of kGatedNormInput
-  };
   struct MatmulShape {
     KernelKey key;
     int rows, outputs;  // per workgroup
   };
   bool uses_coopmat(const DeviceMatrix& matrix, bool is_expert) const;
-  MatmulShape matmul_shape(const MatmulGroup& group, const DeviceMatrix& matrix, int64_t x_rows,
-                           const RowPrologue& prologue) const;
-  Status lower_matmuls(const MatmulGroup& group);
-  Status lower_same_format(const MatmulGroup& group);
-  Status lower_moe_down_combine(const MoeDownCombine& moe);
-  RowPrologue fill_prologue(Value x, shader::LinearParams& params, Accesses& accesses) const;
-  Status fill_inputs(const MatmulGroup& group, RowPrologue& prologue, shader::LinearParams& params, Accesses& accesses);
-  void fill_experts(const MatmulGroup& group, bool is_small_batch, shader::LinearParams& params,
+  // Each workgroup prepares the input row in shared memory.
+  bool stages_row(const gpu::MatmulCall& call) const;
+  MatmulShape matmul_shape(const gpu::MatmulCall& call, int64_t x_rows) const;
+  void fill_input(const gpu::MatmulCall& call, shader::LinearParams& params, Accesses& accesses) const;
+  void fill_experts(const gpu::MatmulCall& call, bool is_small_batch, shader::LinearParams& params,
                     Accesses& accesses) const;
-  Value other_operand(int add, Value result) const;
-  Route route_of(int route) const;
-  void fill_parts(const MatmulGroup& group, shader::LinearParams& params, Accesses& accesses) const;
-  Status lower_combine(int combine, int add);
-  // Emits the quantization of v.
-  Status quantize(Value v, const QuantizedActivation& activation);
-  bool is_quantized(const QuantizedActivation* activation) const;
-  // What the producer of a value writes: floats, q8 or both; only q8 if no node reads the floats.
-  struct OutputBuffers {
-    Address floats = 0;
-    Q8Activation q8{};
-  };
-  OutputBuffers output_buffers(Value v, int64_t n_in, Accesses& accesses);
-  bool quantizes_in_kernel(Value x, int n_in) const;
-  Status lower_attention_inputs(int attention, const KvLayer& kv);
-  Status lower_attend_decode(const AttentionGroup& group);
-  Status emit_attention(int i, shader::AttentionParams& params, Accesses& accesses, bool is_fused);
+  void fill_parts(const gpu::MatmulCall& call, shader::LinearParams& params, Accesses& accesses) const;
+  Route route_of(const Node& route) const;
+  // Where a producer writes its result.
+  template <class Params>
+  void fill_output(const gpu::Output& out, Params& params, Accesses& accesses) const {
+    if (out.q8) {
+      params.q8 = workspace_.q8(*out.q8);
+      accesses.writes.push_back(range_of(*out.q8));
+    }
+    if (!out.has_floats) return;
+    params.out = workspace_.address(out.value);
+    accesses.writes.push_back(range_of(out.value));
+  }
+  Status lower_attention_inputs(const gpu::AttentionCall& call);
+  Status emit_attention(const Node& n, shader::AttentionParams& params, Accesses& accesses, bool is_fused);
   shader::ConvParams conv_params(const Node& n) const;
   shader::DeltaParams delta_params(const Node& n) const;
   Status check_recurrence(const shader::ConvParams& conv) const;
   Status check_recurrence(const shader::DeltaParams& delta) const;
-  Status lower_delta_decode(const DeltaGroup& group);
   Status lower_delta_chunks(shader::DeltaChunksParams& params, const Accesses& accesses);
   Status lower_delta_tokens(shader::DeltaChunksParams& params, DeltaTokens part, const Accesses& accesses);
   int64_t max_active_seqs() const { return std::min(workspace_.max_seqs(), sizes_.max_tokens); }
-  void fill_attention_inputs(int attention, HeadInput (&parts)[3], Accesses& accesses) const;
-  HeadInput head_input(const AttentionInput& input) const;
-  RopeTable rope_table(int rope) const;
-  int n_head_segments(int attention) const;
+  void fill_heads(const Node& n, const gpu::AttentionInputs& inputs, HeadInput (&parts)[3], Accesses& accesses) const;
+  HeadInput head_input(const gpu::AttentionInput& input) const;
+  RopeTable rope_table(const Node& rope) const;
+  int n_head_segments(const Node& attention) const;
 
-  const Node& node(int i) const { return graph_.nodes()[static_cast<size_t>(i)]; }
   const ValueInfo& info(Value v) const { return graph_.info(v); }
   int64_t width(Value v) const { return info(v).shape.elems(); }
   int64_t inner(Value v) const { return info(v).shape.inner(); }
@@ -180,7 +164,10 @@ class Lowering {
   MemoryRange range_of(Value v) const {
     return {workspace_.address(v), static_cast<size_t>(max_rows(v)) * static_cast<size_t>(width(v)) * sizeof(float)};
   }
-  const DeviceMatrix& matrix_of(int i) const { return *weights_.matrix(info(node(i).in[1]).name); }
+  MemoryRange range_of(const gpu::QuantizedActivation& activation) const {
+    return {workspace_.q8(activation).q, workspace_.q8_bytes(activation)};
+  }
+  const DeviceMatrix& matrix_of(const Node& n) const { return *weights_.matrix(info(n.in[1]).name); }
   Address vector(Value v) const { return v ? weights_.vector(info(v).name) : 0; }
 
   const Graph& graph_;
@@ -191,8 +178,7 @@ class Lowering {
   const Workspace& workspace_;
   gpu::StepClass sizes_;
   Program program_;
-  int lowered_node_ = -1;                              // the node whose dispatches are being added
-  std::vector<const QuantizedActivation*> quantized_;  // already written
+  std::vector<int32_t> lowered_nodes_;  // of the call whose dispatches are being added
 };
 
 Result<std::vector<VkPipeline>> find_pipelines(Device& device, const Program& program);  // compiled if necessary

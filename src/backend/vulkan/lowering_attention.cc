@@ -5,63 +5,61 @@
 
 namespace zinc::vulkan {
 
-HeadInput Lowering::head_input(const AttentionInput& input) const {
+HeadInput Lowering::head_input(const gpu::AttentionInput& input) const {
   HeadInput part{};
   if (!input.x) return part;
   part.x = workspace_.address(input.x);
-  if (input.slice >= 0) {
-    part.x += static_cast<size_t>(node(input.slice).as<SliceParams>().begin) * sizeof(float);
+  if (input.slice) {
+    part.x += static_cast<size_t>(input.slice->as<SliceParams>().begin) * sizeof(float);
     part.stride = static_cast<int>(inner(input.x));
   }
-  if (input.norm >= 0) {
+  if (input.norm) {
     part.is_normed = 1;
-    part.norm_weight = vector(node(input.norm).in[1]);
-    part.eps = node(input.norm).as<NormParams>().eps;
+    part.norm_weight = vector(input.norm->in[1]);
+    part.eps = input.norm->as<NormParams>().eps;
   }
-  if (input.rope >= 0) part.rope = rope_table(input.rope);
+  if (input.rope) part.rope = rope_table(*input.rope);
   return part;
 }
 
-// Norm and RoPE of q, k and v; without fusion only keys and values, unchanged.
-void Lowering::fill_attention_inputs(int attention, HeadInput (&parts)[3], Accesses& accesses) const {
-  const Node& n = node(attention);
-  const AttentionGroup* group = workspace_.fusion().fused_inputs_of(attention);
+// Norm and RoPE of q, k and v.
+void Lowering::fill_heads(const Node& n, const gpu::AttentionInputs& inputs, HeadInput (&parts)[3],
+                          Accesses& accesses) const {
   for (size_t i = 0; i < 3; ++i) {
-    const AttentionInput input = group         ? group->parts[i]
-                                 : i == kQuery ? AttentionInput{}
-                                               : AttentionInput{.x = n.in[i]};
-    if (!input.x) continue;
-    parts[i] = head_input(input);
+    if (!inputs[i].x) continue;
+    parts[i] = head_input(inputs[i]);
     parts[i].dim = static_cast<int>(inner(n.in[i]));
     if (parts[i].stride == 0) parts[i].stride = parts[i].dim;
     parts[i].n_heads = static_cast<int>(width(n.in[i])) / parts[i].dim;
-    accesses.reads.push_back(range_of(input.x));
+    accesses.reads.push_back(range_of(inputs[i].x));
   }
 }
 
-int Lowering::n_head_segments(int attention) const {
-  const Node& n = node(attention);
+int Lowering::n_head_segments(const Node& n) const {
   int64_t dim = inner(n.in[0]);
   if (n.in[2]) dim = std::max(dim, inner(n.in[2]));
   return static_cast<int>(ceil_div(dim, kSegmentElems));
 }
 
-Status Lowering::lower_attention_inputs(int attention, const KvLayer& kv) {
-  const Node& n = node(attention);
+// Without fused inputs only keys and values, unchanged.
+Status Lowering::lower_attention_inputs(const gpu::AttentionCall& call) {
+  const Node& n = *call.node;
+  const int layer = n.as<AttentionParams>().cache_layer;
+  const gpu::AttentionInputs unchanged = {gpu::AttentionInput{}, {.x = n.in[1]}, {.x = n.in[2]}};
   shader::QkNormRopeParams params{};
   Accesses accesses;
-  params.kv = kv;
+  params.kv = cache_.kv_layer(layer);
   params.n_rows = n_rows(n.in[0]);
   params.q_out = workspace_.address(n.in[0]);
-  fill_attention_inputs(attention, params.parts, accesses);
+  fill_heads(n, call.inputs ? *call.inputs : unchanged, params.parts, accesses);
   HeadInput& q = params.parts[kQuery];
   if (q.x && !q.is_normed && !q.rope.coarse) q = {};  // unchanged queries need no dispatch
   if (q.x) accesses.writes.push_back(range_of(n.in[0]));
-  const Buffer& pages = cache_.pages(n.as<AttentionParams>().cache_layer);
+  const Buffer& pages = cache_.pages(layer);
   accesses.writes.push_back({pages.address(), pages.size()});
   int64_t n_heads = 0;
   for (const HeadInput& part : params.parts) n_heads += part.n_heads;
-  const int head_segments = n_head_segments(attention);
+  const int head_segments = n_head_segments(n);
   return emit({"qk_norm_rope",
                {{kSpecKvFormat, cache_.kv_format().id},
                 {kSpecHeadSegments, head_segments},
@@ -70,38 +68,35 @@ Status Lowering::lower_attention_inputs(int attention, const KvLayer& kv) {
 }
 
 // Decode: norms, RoPE, KV cache update, attention and output gate in one dispatch.
-Status Lowering::lower_attend_decode(const AttentionGroup& group) {
-  const int i = group.attention;
+Status Lowering::lower(const gpu::AttentionDecodeCall& call) {
+  const Node& n = *call.node;
   shader::AttentionParams params{};
   Accesses accesses;
-  const Buffer& pages = cache_.pages(node(i).as<AttentionParams>().cache_layer);
-  fill_attention_inputs(i, params.parts, accesses);
+  const Buffer& pages = cache_.pages(n.as<AttentionParams>().cache_layer);
+  fill_heads(n, call.inputs, params.parts, accesses);
   accesses.writes.push_back({pages.address(), pages.size()});
-  Value out = node(i).out[0];
-  if (group.act >= 0) {
-    const HeadInput gate = head_input(group.gate);
+  if (call.act) {
+    const HeadInput gate = head_input(call.gate);
     params.gate = gate.x;
-    params.gate_stride = gate.stride > 0 ? gate.stride : static_cast<int>(width(out) / info(node(i).in[0]).shape[0]);
-    params.gate_act = static_cast<int>(node(group.act).as<GatedActParams>().act);
-    accesses.reads.push_back(range_of(group.gate.x));
-    out = node(group.act).out[0];
+    params.gate_stride = gate.stride > 0 ? gate.stride : static_cast<int>(width(n.out[0]) / info(n.in[0]).shape[0]);
+    params.gate_act = static_cast<int>(call.act->as<GatedActParams>().act);
+    accesses.reads.push_back(range_of(call.gate.x));
   }
-  params.out = workspace_.address(out);
-  accesses.writes.push_back(range_of(out));
-  return emit_attention(i, params, accesses, true);
+  params.out = workspace_.address(call.out());
+  accesses.writes.push_back(range_of(call.out()));
+  return emit_attention(n, params, accesses, true);
 }
 
-Status Lowering::lower_attention(int i) {
-  const Node& n = node(i);
-  if (Status s = lower_attention_inputs(i, cache_.kv_layer(n.as<AttentionParams>().cache_layer)); !s.ok()) return s;
+Status Lowering::lower(const gpu::AttentionCall& call) {
+  const Node& n = *call.node;
+  if (Status s = lower_attention_inputs(call); !s.ok()) return s;
   shader::AttentionParams params{};
   Accesses accesses{{range_of(n.in[0])}, {range_of(n.out[0])}};
   params.out = workspace_.address(n.out[0]);
-  return emit_attention(i, params, accesses, false);
+  return emit_attention(n, params, accesses, false);
 }
 
-Status Lowering::emit_attention(int i, shader::AttentionParams& params, Accesses& accesses, bool is_fused) {
-  const Node& n = node(i);
+Status Lowering::emit_attention(const Node& n, shader::AttentionParams& params, Accesses& accesses, bool is_fused) {
   const AttentionParams& attention = n.as<AttentionParams>();
   const KvLayer kv = cache_.kv_layer(attention.cache_layer);
   const Buffer& pages = cache_.pages(attention.cache_layer);
@@ -125,7 +120,7 @@ Status Lowering::emit_attention(int i, shader::AttentionParams& params, Accesses
   ZINC_TRY(shape, attention_shape(device_, {.k_dim = kv.k_dim,
                                             .v_dim = kv.v_dim,
                                             .kv_format = cache_.kv_format().id,
-                                            .n_head_segments = n_head_segments(i),
+                                            .n_head_segments = n_head_segments(n),
                                             .is_split = is_split,
                                             .is_fused = is_fused}));
   const int heads_per_kv_head = params.n_heads / kv.kv_heads;
@@ -133,7 +128,7 @@ Status Lowering::emit_attention(int i, shader::AttentionParams& params, Accesses
   params.tokens_per_tile = is_split ? 1 : std::max(1, shape.rows / params.heads_per_tile);
   shape.key.constants.insert(shape.key.constants.end(),
                              {{kSpecAttentionFused, is_fused ? 1 : 0},
-                              {kSpecHeadSegments, n_head_segments(i)},
+                              {kSpecHeadSegments, n_head_segments(n)},
                               {kSpecUnalignedRows, kv.k_dim % 4 == 0 && kv.v_dim % 4 == 0 ? 0 : 1}});
   const int64_t n_tiles = kv.kv_heads * ceil_div(heads_per_kv_head, params.heads_per_tile);
   const int64_t target_splits = std::max<int64_t>(1, tuning_of(device_).attention_workgroups / n_tiles);
@@ -183,8 +178,7 @@ Result<AttentionShape> attention_shape(const Capabilities& device, const Attenti
               device.name, device.shared_bytes, size.k_dim, float_bytes(rows) + 4 * head_floats + kOtherBytes);
 }
 
-Route Lowering::route_of(int i) const {
-  const Node& n = node(i);
+Route Lowering::route_of(const Node& n) const {
   const MoeRouteParams& route = n.as<MoeRouteParams>();
   return {.logits = workspace_.address(n.in[0]),
           .ids = workspace_.address(n.out[0]),
@@ -195,9 +189,9 @@ Route Lowering::route_of(int i) const {
           .scale = route.scale};
 }
 
-Status Lowering::lower_moe_route(int i) {
-  const Node& n = node(i);
-  const shader::RouteParams params{.route = route_of(i), .n_rows = n_rows(n.in[0])};
+Status Lowering::lower(const gpu::RouteCall& call) {
+  const Node& n = *call.node;
+  const shader::RouteParams params{.route = route_of(n), .n_rows = n_rows(n.in[0])};
   const Route& route = params.route;
   if (route.n_experts > kMaxExperts || route.n_experts_used > kMaxExpertsUsed) {
     return fail(ErrorCode::unsupported,
@@ -222,11 +216,9 @@ Status Lowering::lower_moe_route(int i) {
   return emit({"sort_by_expert", {}}, pairs, {1}, {{range_of(n.out[0])}, {{tiles.sorted_pairs, tiles.n_bytes}}});
 }
 
-Status Lowering::lower_moe_combine(int i) { return lower_combine(i, -1); }
-
-Status Lowering::lower_combine(int combine, int add) {
-  const Node& n = node(combine);
-  const Value out = add < 0 ? n.out[0] : node(add).out[0];
+Status Lowering::lower(const gpu::CombineCall& call) {
+  const Node& n = *call.node;
+  const Value out = call.out();
   shader::CombineParams params{.x = workspace_.address(n.in[0]),
                                .weights = workspace_.address(n.in[1]),
                                .residual = 0,
@@ -235,10 +227,9 @@ Status Lowering::lower_combine(int combine, int add) {
                                .n_experts_used = static_cast<int>(width(n.in[1])),
                                .dim = static_cast<int>(width(out))};
   Accesses accesses{{range_of(n.in[0]), range_of(n.in[1])}, {range_of(out)}};
-  if (add >= 0) {
-    const Value other = other_operand(add, n.out[0]);
-    params.residual = workspace_.address(other);
-    accesses.reads.push_back(range_of(other));
+  if (call.add) {
+    params.residual = workspace_.address(call.addend);
+    accesses.reads.push_back(range_of(call.addend));
   }
   return emit({"moe_combine", {}}, params, flat(int64_t{max_rows(out)} * params.dim), accesses);
 }
@@ -266,8 +257,8 @@ Status Lowering::check_recurrence(const shader::DeltaParams& delta) const {
               op_name(Op::delta_net), delta.k_dim);
 }
 
-Status Lowering::lower_short_conv(int i) {
-  const Node& n = node(i);
+Status Lowering::lower(const gpu::ShortConvCall& call) {
+  const Node& n = *call.node;
   const shader::ConvParams params = conv_params(n);
   if (Status s = check_recurrence(params); !s.ok()) return s;
   return emit({"short_conv", {}}, params,
@@ -306,8 +297,8 @@ int state_rows_per_thread(const shader::DeltaParams& delta) {  // per thread
 }  // namespace
 
 // Whole chunks by the chunked scan, tokens before and after them one by one; short steps token by token only.
-Status Lowering::lower_delta_net(int i) {
-  const Node& n = node(i);
+Status Lowering::lower(const gpu::DeltaNetCall& call) {
+  const Node& n = *call.node;
   shader::DeltaChunksParams params{.delta = delta_params(n), .prepared = 0, .part = kBeforeChunks, .unused = 0};
   if (Status s = check_recurrence(params.delta); !s.ok()) return s;
   const Accesses accesses{
@@ -347,12 +338,10 @@ Status Lowering::lower_delta_chunks(shader::DeltaChunksParams& params, const Acc
   return lower_delta_tokens(params, kAfterChunks, accesses);
 }
 
-Status Lowering::lower_delta_decode(const DeltaGroup& group) {
-  const Node &delta = node(group.delta), &conv = node(group.conv);
-  const shader::DeltaDecodeParams params{.sync = {},
-                                         .delta = delta_params(delta),
-                                         .conv = conv_params(conv),
-                                         .eps = node(group.q_norm).as<NormParams>().eps};
+Status Lowering::lower(const gpu::DeltaDecodeCall& call) {
+  const Node &delta = *call.delta, &conv = *call.conv;
+  const shader::DeltaDecodeParams params{
+      .sync = {}, .delta = delta_params(delta), .conv = conv_params(conv), .eps = call.q_norm->as<NormParams>().eps};
   if (Status s = check_recurrence(params.conv); !s.ok()) return s;
   if (Status s = check_recurrence(params.delta); !s.ok()) return s;
   const Size grid{ceil_div(params.delta.v_dim, 32), params.delta.v_heads};
@@ -365,8 +354,8 @@ Status Lowering::lower_delta_decode(const DeltaGroup& group) {
                {range_of(delta.out[0]), {params.delta.states, 1}, {params.conv.states, 1}}});
 }
 
-Status Lowering::lower_sample(int i) {
-  const Node& n = node(i);
+Status Lowering::lower(const gpu::SampleCall& call) {
+  const Node& n = *call.node;
   const shader::SampleParams params{.logits = workspace_.address(n.in[0]),
                                     .best = workspace_.best().address(),
                                     .best_id = workspace_.best_id().address(),

@@ -16,12 +16,16 @@ int expert_tile_rows(const Graph& graph, const gpu::Weights& weights, const Capa
   return all_quantized ? kMatrixExpertRows : tuning_of(device).prefill_rows;
 }
 
-FusionLimits fusion_limits(const Capabilities& device) {
-  return {.max_matmul_parts = kMaxParts,
-          .max_warp_head_dim = 2 * kSegmentElems,
+gpu::KernelLimits kernel_limits(const Capabilities& device) {
+  return {.max_warp_head_dim = 2 * kSegmentElems,
+          .max_matmul_parts = kMaxParts,
+          .max_launch_parts = kMaxParts,
+          .has_output_row_prologue = true,
+          .max_prologue_elems = max_float_inputs(device),
+          .max_inline_q8_rows = 1,
+          .max_inline_q8_elems = kMaxQuantizedInputs,
           .max_experts_used = kMaxMoeDownExperts,
           .max_experts = kMaxExperts,
-          .max_prologue_elems = max_float_inputs(device),
           .max_moe_down_elems = kMaxQuantizedInputs,
           .adds_after_combine = true};
 }
@@ -58,7 +62,7 @@ int max_float_inputs(const Capabilities& device) {
 Result<std::unique_ptr<Workspace>> Workspace::allocate(const Graph& graph, const gpu::Weights& weights,
                                                        const gpu::Cache& cache, gpu::Device& device,
                                                        const Capabilities& capabilities, const Bucket& bucket) {
-  const gpu::WorkspaceOptions options{.fusion = fusion_limits(capabilities),
+  const gpu::WorkspaceOptions options{.kernels = kernel_limits(capabilities),
                                       .upload = {.has_logit_rows = true},
                                       .expert_tile_rows = vulkan::expert_tile_rows(graph, weights, capabilities),
                                       .sample_splits = kSampleSplits,
@@ -74,7 +78,7 @@ Result<std::unique_ptr<Workspace>> Workspace::allocate(const Graph& graph, const
   return workspace;
 }
 
-Q8Activation Workspace::q8(const QuantizedActivation& activation) const {
+Q8Activation Workspace::q8(const gpu::QuantizedActivation& activation) const {
   const gpu::Q8Buffers buffers = q8_buffers(activation);
   return {
       .q = buffers.q, .scale = buffers.scale, .sum = buffers.sum, .stride = buffers.stride, .block = activation.block};

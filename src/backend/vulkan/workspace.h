@@ -41,9 +41,9 @@ class Workspace final : public gpu::Workspace {
                                                      const gpu::Cache& cache, gpu::Device& device,
                                                      const Capabilities& capabilities, const Bucket& bucket);
 
-  Q8Activation q8(const QuantizedActivation& activation) const;
-  size_t q8_bytes(const QuantizedActivation& activation) const { return q8_buffers(activation).n_bytes; }
-  const RopeBuffers& rope_buffers(int node) const { return rope_buffers_[rope_index(node)]; }
+  Q8Activation q8(const gpu::QuantizedActivation& activation) const;
+  size_t q8_bytes(const gpu::QuantizedActivation& activation) const { return q8_buffers(activation).n_bytes; }
+  const RopeBuffers& rope_buffers(const Node& rope) const { return rope_buffers_[rope_index(rope)]; }
   const Buffer& sync_counters() const { return sync_counters_; }  // kCounterBytes per dispatch batch
 
  private:

@@ -1,4 +1,4 @@
-// Decode matmuls (batch 1): all matrices of a MatmulGroup in one gemv launch, compiled for exactly these shapes.
+// Decode matmuls (batch 1): all matrices of a call in one gemv launch, compiled for exactly these shapes.
 #include <algorithm>
 #include <functional>
 #include <span>
@@ -255,227 +255,142 @@ Status Lowering::emit_gemv(GemvLaunch& launch) {
   return ok_status();
 }
 
-// Not for experts that read one row each: those run only in a MoeDownCombine.
-bool Lowering::is_gemv(const MatmulGroup& group) const {
+// Not for experts that read one row each: those run only in a MoeDownCall.
+bool Lowering::is_gemv(const gpu::MatmulCall& call) const {
   if (!is_decode()) return false;
-  const Node& first = node(group.nodes[0]);
-  if (first.op == Op::moe_linear)
-    return info(first.in[0]).shape.n_dims() == 1 && width(first.in[2]) <= simt::kMaxExpertsUsed;
-  return width(first.in[0]) == matrix_of(group.nodes[0]).n_in;
+  const Node& first = call.first();
+  if (call.has_experts()) return info(first.in[0]).shape.n_dims() == 1 && width(first.in[2]) <= simt::kMaxExpertsUsed;
+  return width(first.in[0]) == matrix_of(first).n_in;
 }
 
-// The add's operand that is not `result`.
-const float* Lowering::other_operand(int add, Value result) const {
-  const bool is_first = workspace_.fusion().storage_root(node(add).in[0]) == workspace_.fusion().storage_root(result);
-  return workspace_.floats(node(add).in[is_first ? 1 : 0]);
-}
-
-bool Lowering::is_split_k(int i) const {
-  const Fusion& fusion = workspace_.fusion();
-  return node(i).op == Op::linear && (fusion.route_of_logits(i) >= 0 || fusion.is_shared_expert_gate(i));
-}
-
-// Node i of the group, together with the up matrix if it is the gate.
-simt::GemvPart Lowering::gemv_part(const MatmulGroup& group, size_t i) const {
-  const Node& n = node(group.nodes[i]);
-  const bool is_expert = n.op == Op::moe_linear;
+// Part i of the call, together with the up matrix if it is the gate.
+simt::GemvPart Lowering::gemv_part(const gpu::MatmulCall& call, size_t i) const {
+  const Node& n = *call.parts[i].node;
+  const bool is_expert = n.op == Op::moe_linear, is_gate = call.act && i == 0;
   const auto bias = [&](const Node& of) { return vector(of.in[is_expert ? 3 : 2]); };
   const auto scale = [&](const Node& of) { return is_expert ? vector(of.in[4]) : nullptr; };
-  const simt::Matrix matrix = simt_matrix(matrix_of(group.nodes[i]));
+  const simt::Matrix matrix = simt_matrix(matrix_of(n));
   simt::GemvPart part{};
   part.bytes = matrix.bytes;
   part.matrix_bytes = matrix.matrix_bytes;
   part.n_out = matrix.n_out;
-  part.out = workspace_.floats(n.out[0]);
   part.bias = bias(n);
   part.expert_scale = scale(n);
-  if (group.gate_up_act >= 0) {
+  if (is_gate && call.is_packed_gate_up) {
     part.n_out = matrix.n_out / 2;
     part.second_matrix = matrix.bytes + part.n_out / simt::kPanelRows * matrix.panel_bytes;
     part.up_scale = part.expert_scale;
-    part.out = workspace_.floats(node(group.gate_up_act).out[0]);
-  } else if (group.act >= 0 && i == 0) {
-    const Node& up = node(group.nodes[1]);
-    part.second_matrix = simt_matrix(matrix_of(group.nodes[1])).bytes;
+  } else if (is_gate) {
+    const Node& up = *call.parts[1].node;
+    part.second_matrix = simt_matrix(matrix_of(up)).bytes;
     part.up_bias = bias(up);
     part.up_scale = scale(up);
-    part.out = workspace_.floats(node(group.act).out[0]);
   }
-  if (group.add >= 0) {
-    part.residual = other_operand(group.add, n.out[0]);
-    part.out = workspace_.floats(node(group.add).out[0]);
-  }
-  if (is_split_k(group.nodes[i])) {
-    const bool is_router = workspace_.fusion().route_of_logits(group.nodes[i]) >= 0;
+  part.out = workspace_.floats((is_gate ? call.act : call.add ? call.add : &n)->out[0]);
+  part.residual = optional_floats(call.addend);
+  if (call.parts[i].is_split_k()) {
+    const bool is_router = call.parts[i].reader == gpu::MatmulPart::Reader::router;
     part.out = is_router ? workspace_.router_partial() : workspace_.gate_partial();
     part.bias = nullptr;
   }
   return part;
 }
 
-// The input row: already quantized by its producer, or quantized from floats by each block, after a norm prologue.
-void Lowering::fill_input(const MatmulGroup& group, GemvLaunch& launch) const {
-  const Fusion& fusion = workspace_.fusion();
-  const Value x = fusion.row_source(node(group.nodes[0]).in[0]);
+// The input row: already quantized by its producer, or quantized from floats by each block, after a prologue.
+void Lowering::fill_input(const gpu::MatmulCall& call, GemvLaunch& launch) const {
   simt::GemvInput& input = launch.params.input;
-  input.x = workspace_.floats(x);
-  if (const GatedNorm* heads = fusion.gated_norm(x)) {
-    const Node &norm = node(heads->norm), &act = node(heads->act);
-    input.x = workspace_.floats(norm.in[0]);
-    input.norm_weight = vector(norm.in[1]);
-    input.norm_eps = norm.as<zinc::NormParams>().eps;
-    input.gate = workspace_.floats(act.in[0]);
+  input.x = workspace_.floats(call.x);
+  if (call.norm) {
+    input.norm_weight = vector(call.norm->in[1]);
+    input.norm_eps = call.norm->as<zinc::NormParams>().eps;
+  }
+  if (call.gate) {
+    input.gate = workspace_.floats(call.gate->in[0]);
     launch.shape.input = simt::kGatedHeadsInput;
-    launch.shape.head_dim = static_cast<int>(inner(norm.out[0]));
-    launch.shape.gate_act = static_cast<int>(act.as<GatedActParams>().act);
-  } else if (const int norm = fusion.prologue_norm(x, true); norm >= 0) {
-    input.x = workspace_.floats(node(norm).in[0]);
-    input.norm_weight = vector(node(norm).in[1]);
-    input.norm_eps = node(norm).as<zinc::NormParams>().eps;
+    launch.shape.head_dim = static_cast<int>(inner(call.norm->out[0]));
+    launch.shape.gate_act = static_cast<int>(call.gate->as<GatedActParams>().act);
+  } else if (call.residual) {  // the launch also writes the sum for all later readers
+    const Node& norm = *call.residual->norms[0];
+    input.residual_out = workspace_.floats(call.residual->out());
+    input.x = workspace_.floats(norm.in[0]);
+    input.post_norm_weight = vector(norm.in[1]);
+    input.post_norm_eps = norm.as<zinc::NormParams>().eps;
+    input.residual = workspace_.floats(call.residual->residual);
+    input.scale = call.residual->mul ? vector(call.residual->mul->in[1]) : nullptr;
+    launch.shape.input = simt::kNormResidualInput;
+  } else if (call.norm) {
     launch.shape.input = simt::kNormInput;
   } else {
-    input.q8 = produced_q8(x, matrix_of(group.nodes[0]));
-    launch.shape.input = input.q8.q ? simt::kQuantizedInput : simt::kPlainInput;
+    if (call.q8) input.q8 = workspace_.quantized(*call.q8);
+    launch.shape.input = call.q8 ? simt::kQuantizedInput : simt::kPlainInput;
   }
-}
-
-// The residual sum as prologue of the first launch, which also writes it for all later readers.
-void Lowering::fill_norm_residual(const MatmulGroup& group, GemvLaunch& launch) const {
-  const NormResidual* sum = workspace_.fusion().norm_residual_in(group);
-  if (!sum) return;
-  const Node& norm = node(sum->norms[0]);
-  simt::GemvInput& input = launch.params.input;
-  input.residual_out = workspace_.floats(node(sum->at).out[0]);
-  input.x = workspace_.floats(norm.in[0]);
-  input.post_norm_weight = vector(norm.in[1]);
-  input.post_norm_eps = norm.as<zinc::NormParams>().eps;
-  input.residual = other_operand(sum->add, norm.out[0]);
-  input.scale = sum->mul >= 0 ? vector(node(sum->mul).in[1]) : nullptr;
-  launch.shape.input = simt::kNormResidualInput;
-}
-
-// The q8 activation if the producer wrote it instead of floats; else empty.
-simt::Q8Activation Lowering::produced_q8(Value x, const DeviceMatrix& matrix) const {
-  const Fusion& fusion = workspace_.fusion();
-  const QuantizedActivation* activation = fusion.quantized(x, matrix.format->q8_block, matrix.n_in);
-  if (!activation || fusion.is_read_as_floats(x) ||
-      std::ranges::find(quantized_written_, activation) == quantized_written_.end())
-    return {};
-  return workspace_.quantized(*activation);
 }
 
 // Lets the launch route its experts itself, from the split-K partial sums of the router logits.
-void Lowering::fill_routing(int route, GemvLaunch& launch) const {
-  const Node& n = node(route);
-  const MoeRouteParams& params = n.as<MoeRouteParams>();
-  const Node& router = node(workspace_.fusion().producer(n.in[0]));
-  const DeviceMatrix& router_matrix = *weights_.matrix(info(router.in[1]).name);
-  launch.shape.n_experts = router_matrix.n_out;
-  launch.shape.n_router_splits = simt::segment_count(router_matrix.n_in);
+void Lowering::fill_routing(const Node& route, GemvLaunch& launch) const {
+  const MoeRouteParams& params = route.as<MoeRouteParams>();
+  const Node& router = *workspace_.uses().producer(route.in[0]);
+  const DeviceMatrix& matrix = matrix_of(router);
+  launch.shape.n_experts = matrix.n_out;
+  launch.shape.n_router_splits = simt::segment_count(matrix.n_in);
   launch.shape.router_normalization = static_cast<int>(params.weights);
   launch.params.route = {.partial = workspace_.router_partial(),
                          .bias = vector(router.in[2]),
-                         .ids = workspace_.ints(n.out[0]),
-                         .weights = workspace_.floats(n.out[1]),
+                         .ids = workspace_.ints(route.out[0]),
+                         .weights = workspace_.floats(route.out[1]),
                          .routed_scaling_factor = params.scale};
 }
 
-// One launch for gate and up, the split-K parts and a joined router; another for all other parts; one per expert
-// matrix.
-Status Lowering::lower_decode_matmuls(const MatmulGroup& group) {
-  const Node& first = node(group.nodes[0]);
-  const bool is_expert = first.op == Op::moe_linear;
-  std::vector<size_t> rest;
-  for (size_t i = 0; i < group.nodes.size(); ++i) {
-    if (group.act < 0 || i != 1) rest.push_back(i);
-  }
-  for (bool is_first = true; !rest.empty(); is_first = false) {
-    GemvLaunch launch(matrix_of(group.nodes[0]).n_in);
-    fill_input(group, launch);
-    if (is_first) fill_norm_residual(group, launch);
-    const bool has_gate = group.act >= 0 && is_first;
-    if (has_gate) {
-      launch.shape.act = static_cast<int>(node(group.act).as<GatedActParams>().act);
-      launch.shape.has_second_matrix = 1;
-    }
-    if (is_expert) {
-      launch.params.expert_ids = workspace_.ints(first.in[2]);
-      launch.shape.n_experts_used = static_cast<int>(width(first.in[2]));
-      const int route = workspace_.fusion().route_of_experts(group);
-      if (route >= 0 && is_first) {
-        fill_routing(route, launch);
-        const size_t n_logits = static_cast<size_t>(launch.shape.n_experts * launch.shape.n_router_splits);
-        const std::span logits(launch.params.route.partial, n_logits);
-        launch.shape.routes_before_wait = late_trigger_ && !late_trigger_->writes_to(logits) ? 1 : 0;
-        joined_router_ = nullptr;
-        const bool has_floats = launch.shape.input == simt::kNormInput || launch.shape.input == simt::kPlainInput;
-        const std::span row(launch.params.input.x, static_cast<size_t>(launch.shape.n_in));
-        const bool row_is_ready = late_trigger_ && !late_trigger_->writes_to(row);
-        launch.shape.reads_before_wait = row_is_ready && has_floats && launch.shape.n_in % 8 == 0 ? 1 : 0;
-        launch.shape.launches_dependents_late = 1;
-      }
-    }
-    std::erase_if(rest, [&](size_t i) {
-      const int member = group.nodes[i];
-      const bool fits = launch.members.empty() || (!is_expert && (!has_gate || is_split_k(member)));
-      if (fits) launch.add(gemv_part(group, i), matrix_of(member).format, is_split_k(member));
-      if (fits && workspace_.fusion().route_of_logits(member) >= 0) launch.shape.launches_dependents_late = 1;
-      return fits;
-    });
-    if (joined_router_)
-      launch.shape.launches_dependents_late = 1;  // experts may then read the logits before their PDL wait
-    if (has_gate && !is_expert) join_router(group, launch);
-    if (Status s = emit_gemv(launch); !s.ok()) return s;
-  }
-  return ok_status();
+// After a launch that triggers late, the experts may read the logits and their row before they wait, if that launch
+// does not write them.
+void Lowering::fill_experts(const gpu::MatmulCall& call, GemvLaunch& launch) const {
+  launch.params.expert_ids = workspace_.ints(call.first().in[2]);
+  launch.shape.n_experts_used = static_cast<int>(width(call.first().in[2]));
+  if (!call.route) return;
+  fill_routing(*call.route, launch);
+  const size_t n_logits = static_cast<size_t>(launch.shape.n_experts * launch.shape.n_router_splits);
+  const std::span logits(launch.params.route.partial, n_logits);
+  const std::span row(launch.params.input.x, static_cast<size_t>(launch.shape.n_in));
+  const bool has_floats = launch.shape.input == simt::kNormInput || launch.shape.input == simt::kPlainInput;
+  const bool reads_row = has_floats && launch.shape.n_in % 8 == 0;
+  launch.shape.routes_before_wait = late_trigger_ && !late_trigger_->writes_to(logits) ? 1 : 0;
+  launch.shape.reads_before_wait = late_trigger_ && !late_trigger_->writes_to(row) && reads_row ? 1 : 0;
 }
 
-// A later router of the same width whose input, the residual sum with its own norm, is already available. No MoE
-// layer may lie between: the router logits share one buffer.
-const MatmulGroup* Lowering::find_joinable_router(const MatmulGroup& gate) const {
-  const Fusion& fusion = workspace_.fusion();
-  for (int i = gate.at + 1; i < static_cast<int>(graph_.nodes().size()); ++i) {
-    if (node(i).op == Op::moe_route || node(i).op == Op::moe_linear || fusion.moe_down_at(i)) return nullptr;
-    const MatmulGroup* router = fusion.matmuls_at(i);
-    if (!router || router->nodes.size() > 1 || fusion.route_of_logits(router->nodes[0]) < 0) continue;
-    const Value x = node(router->nodes[0]).in[0];
-    const int producer = fusion.producer(x);
-    const NormResidual* sum = producer >= 0 && producer < gate.at ? fusion.norm_residual_at(producer) : nullptr;
-    const bool input_is_ready = sum && sum->in_matmul_at < gate.at;
-    return input_is_ready && matrix_of(router->nodes[0]).n_in == matrix_of(gate.nodes[0]).n_in ? router : nullptr;
+Status Lowering::lower_gemv(const gpu::MatmulCall& call) {
+  GemvLaunch launch(matrix_of(call.first()).n_in);
+  fill_input(call, launch);
+  if (call.act) {
+    launch.shape.act = static_cast<int>(call.act->as<GatedActParams>().act);
+    launch.shape.has_second_matrix = 1;
   }
-  return nullptr;
-}
-
-// Adds the later router to this launch, which saves a launch.
-void Lowering::join_router(const MatmulGroup& gate, GemvLaunch& launch) {
-  // Every gemv block stores its part of the residual sum; split-K router blocks do not, so the sum would be incomplete.
-  if (launch.shape.input == simt::kNormResidualInput) return;
-  const auto is_split_k = [](const GemvLaunch::Member& m) { return m.is_split_k; };
-  if (std::ranges::any_of(launch.members, is_split_k)) return;
-  joined_router_ = find_joinable_router(gate);
-  if (!joined_router_) return;
-  const int router = joined_router_->nodes[0];
-  launch.add(gemv_part(*joined_router_, 0), matrix_of(router).format, true);
-  launch.params.split_k_x = workspace_.floats(node(router).in[0]);
-  launch.shape.has_split_k_input = 1;
+  if (call.has_experts()) fill_experts(call, launch);
+  for (size_t i = 0; i < call.parts.size(); ++i) {
+    const bool is_up = call.act && !call.is_packed_gate_up && i == 1;
+    const gpu::MatmulPart& part = call.parts[i];
+    if (!is_up) launch.add(gemv_part(call, i), matrix_of(*part.node).format, part.is_split_k());
+  }
+  launch.params.split_k_x = optional_floats(call.split_k_x);
+  launch.shape.has_split_k_input = call.split_k_x ? 1 : 0;
+  launch.shape.launches_dependents_late = call.launches_dependents_late ? 1 : 0;
+  return emit_gemv(launch);
 }
 
 // The experts' down projections and their weighted sum in one launch.
-Status Lowering::lower_moe_down_combine(const MoeDownCombine& moe) {
-  const Node &down = node(moe.down), &combine = node(moe.combine);
-  const simt::Matrix matrix = simt_matrix(matrix_of(moe.down));
+Status Lowering::lower(const gpu::MoeDownCall& call) {
+  const Node& down = *call.down;
+  const simt::Matrix matrix = simt_matrix(matrix_of(down));
   GemvLaunch launch(matrix.n_in);
   simt::GemvParams& params = launch.params;
   params.input.x = workspace_.floats(down.in[0]);
-  params.input.q8 = produced_q8(down.in[0], matrix_of(moe.down));
-  launch.shape.input = params.input.q8.q ? simt::kQuantizedInput : simt::kPlainInput;
+  if (call.q8) params.input.q8 = workspace_.quantized(*call.q8);
+  launch.shape.input = call.q8 ? simt::kQuantizedInput : simt::kPlainInput;
   params.expert_ids = workspace_.ints(down.in[2]);
-  params.expert_weights = workspace_.floats(combine.in[1]);
+  params.expert_weights = workspace_.floats(call.combine->in[1]);
   launch.shape.n_combined = static_cast<int>(width(down.in[2]));
   // After the experts' launch, which routed them itself, the router logits are complete when this launch starts.
   if (late_trigger_ && late_trigger_->routed_ids == params.expert_ids) {
-    fill_routing(workspace_.fusion().producer(down.in[2]), launch);
+    fill_routing(*workspace_.uses().producer(down.in[2]), launch);
     launch.shape.reads_before_wait = 1;
   }
   simt::GemvPart part{};
@@ -484,24 +399,18 @@ Status Lowering::lower_moe_down_combine(const MoeDownCombine& moe) {
   part.n_out = matrix.n_out;
   part.bias = vector(down.in[3]);
   part.expert_scale = vector(down.in[4]);
-  Value result = combine.out[0];
-  if (moe.shared >= 0) {
-    part.second_matrix = simt_matrix(matrix_of(moe.shared)).bytes;
-    params.input.shared_expert_x = workspace_.floats(node(moe.shared).in[0]);
-    const Value gate = node(moe.shared_act).in[0];
-    const int producer = workspace_.fusion().producer(gate);
-    const bool has_partials = producer >= 0 && is_split_k(producer);
-    params.shared_gate = has_partials ? workspace_.gate_partial() : workspace_.floats(gate);
-    launch.shape.n_shared_gate_splits = has_partials ? matrix_of(producer).n_segments : 1;
+  if (call.shared) {
+    const Value gate = call.shared_act->in[0];
+    part.second_matrix = simt_matrix(matrix_of(*call.shared)).bytes;
+    params.input.shared_expert_x = workspace_.floats(call.shared->in[0]);
+    params.shared_gate = call.has_partial_gate ? workspace_.gate_partial() : workspace_.floats(gate);
+    launch.shape.n_shared_gate_splits =
+        call.has_partial_gate ? matrix_of(*workspace_.uses().producer(gate)).n_segments : 1;
     launch.shape.has_second_matrix = 1;
-    result = node(moe.shared_add).out[0];
   }
-  if (moe.add >= 0) {
-    part.residual = other_operand(moe.add, result);
-    result = node(moe.add).out[0];
-  }
-  part.out = workspace_.floats(result);
-  launch.add(part, matrix_of(moe.down).format);
+  part.residual = optional_floats(call.addend);
+  part.out = workspace_.floats(call.out());
+  launch.add(part, matrix_of(down).format);
   return emit_gemv(launch);
 }
 

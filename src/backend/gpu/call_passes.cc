@@ -1,0 +1,199 @@
+// Passes over the calls of a step.
+#include "backend/gpu/matcher.h"
+
+namespace zinc::gpu {
+namespace {
+
+MatmulCall* as_matmul(FusedCall& call) { return std::get_if<MatmulCall>(&call.kind); }
+
+// The matmuls that can run a residual add as prologue: the only readers of the next norm, in one call, and the first
+// readers of the sum.
+FusedCall* find_matmuls_after(Matcher& m, const NormResidualCall& residual) {
+  if (residual.outer || residual.second_norm) return nullptr;
+  const std::vector<const Node*>& readers = m.uses.readers(residual.out());
+  for (const Node* norm : readers) {
+    if (!is_row_prologue_norm(m, norm) || m.uses.readers(norm->out[0]).empty()) continue;
+    const std::vector<const Node*>& matmuls = m.uses.readers(norm->out[0]);
+    FusedCall* call = m.call_of(matmuls.front());
+    const MatmulCall* matmul = as_matmul(*call);
+    if (!matmul || matmul->is_packed_gate_up || matmul->has_experts() || matmul->norm != norm) continue;
+    const bool is_one_call = std::ranges::all_of(matmuls, [&](const Node* n) { return m.call_of(n) == call; });
+    const bool is_first =
+        std::ranges::all_of(readers, [&](const Node* r) { return r == norm || m.position(*r) > call->at; });
+    if (is_one_call && is_first) return call;
+  }
+  return nullptr;
+}
+
+MatmulPart* find_part(Matcher& m, const Node* node) {
+  FusedCall* call = m.call_of(node);
+  MatmulCall* matmul = call ? as_matmul(*call) : nullptr;
+  if (!matmul) return nullptr;
+  const auto part = std::ranges::find(matmul->parts, node, &MatmulPart::node);
+  return part == matmul->parts.end() ? nullptr : &*part;
+}
+
+// ---- launches ----
+
+// The next launch takes these parts of `rest`: gate and up, then in a gemv the split-K parts too; without them all
+// parts that fit, or those of one format.
+std::vector<MatmulPart> take_parts(const Matcher& m, const MatmulCall& call, bool has_gate,
+                                   std::vector<MatmulPart>& rest) {
+  const bool mixes_formats = is_gemv(m, call);
+  const size_t n_gate_parts = !has_gate ? 0 : call.is_packed_gate_up ? 1 : 2;
+  std::vector<MatmulPart> taken;
+  std::vector<MatmulPart> left;
+  for (const MatmulPart& part : rest) {
+    const bool is_gate = taken.size() < n_gate_parts;
+    bool fits = taken.empty() || is_gate;
+    if (!fits && mixes_formats) fits = !call.has_experts() && (!has_gate || part.is_split_k());
+    if (!fits && !mixes_formats && !has_gate) {
+      fits = m.matrix(*part.node).format == m.matrix(*taken[0].node).format && taken.size() < m.limits.max_launch_parts;
+    }
+    (fits ? taken : left).push_back(part);
+  }
+  rest = std::move(left);
+  return taken;
+}
+
+bool runs_gated_epilogue(const Matcher& m, const MatmulCall& call) {
+  const DeviceMatrix& matrix = m.matrix(call.first());
+  const int64_t n_vectors = call.has_experts() ? 1 : m.width(call.first().in[0]) / matrix.n_in;
+  const bool is_small = m.max_rows(call.first().in[0]) * n_vectors <= m.limits.max_inline_q8_rows;
+  return is_small || !m.limits.has_gated_epilogue || m.limits.has_gated_epilogue(*matrix.format, call.has_experts());
+}
+
+void append_launches(const Matcher& m, const FusedCall& call, std::vector<FusedCall>& to) {
+  const MatmulCall& matmul = std::get<MatmulCall>(call.kind);
+  std::vector<MatmulPart> rest = matmul.parts;
+  for (bool is_first = true; !rest.empty(); is_first = false) {
+    MatmulCall launch = matmul;
+    launch.parts = take_parts(m, matmul, is_first && matmul.act, rest);
+    if (!is_first) {
+      launch.act = launch.route = nullptr;
+      launch.residual.reset();
+    }
+    const auto is_router = [](const MatmulPart& part) { return part.reader == MatmulPart::Reader::router; };
+    launch.launches_dependents_late = launch.route || std::ranges::any_of(launch.parts, is_router);
+    const Node* act = launch.act && !runs_gated_epilogue(m, launch) ? launch.act : nullptr;
+    if (act) launch.act = nullptr;
+    to.push_back({std::move(launch), call.nodes, call.at});
+    if (act) to.push_back(*match_one_op(m, *act));
+  }
+}
+
+// ---- routers ----
+
+bool is_router(const FusedCall& call) {
+  const MatmulCall* matmul = std::get_if<MatmulCall>(&call.kind);
+  return matmul && matmul->parts.size() == 1 && matmul->parts[0].reader == MatmulPart::Reader::router;
+}
+
+bool is_of_experts(const FusedCall& call) {
+  const MatmulCall* matmul = std::get_if<MatmulCall>(&call.kind);
+  return (matmul && matmul->has_experts()) || std::holds_alternative<MoeDownCall>(call.kind) ||
+         std::holds_alternative<RouteCall>(call.kind);
+}
+
+// Every gemv block stores its part of a residual sum; split-K blocks do not, so the sum would be incomplete.
+bool can_take_router(const MatmulCall* gate) {
+  return gate && gate->act && !gate->has_experts() && !gate->residual &&
+         std::ranges::none_of(gate->parts, &MatmulPart::is_split_k);
+}
+
+// A later router of the same width whose input, a residual sum with its own norm, is already there. No experts may lie
+// between: the router logits share one buffer.
+std::optional<size_t> find_joinable_router(const Matcher& m, std::span<const FusedCall> calls, size_t gate) {
+  for (size_t i = gate + 1; i < calls.size(); ++i) {
+    if (is_of_experts(calls[i])) return {};
+    if (!is_router(calls[i])) continue;
+    const MatmulCall& router = std::get<MatmulCall>(calls[i].kind);
+    const Node* producer = m.uses.producer(router.x);
+    const auto is_residual_sum = [&](const FusedCall& call) {
+      const MatmulCall* matmul = std::get_if<MatmulCall>(&call.kind);
+      const bool adds = std::holds_alternative<NormResidualCall>(call.kind) || (matmul && matmul->residual);
+      return adds && std::ranges::find(call.nodes, producer) != call.nodes.end();
+    };
+    const bool is_ready = !router.norm && std::ranges::any_of(calls.first(gate), is_residual_sum);
+    const Node& first = std::get<MatmulCall>(calls[gate].kind).first();
+    return is_ready && m.matrix(router.first()).n_in == m.matrix(first).n_in ? std::optional(i) : std::nullopt;
+  }
+  return {};
+}
+
+}  // namespace
+
+bool is_gemv(const Matcher& m, const MatmulCall& call) {
+  if (!m.is_decode || !m.limits.has_mixed_gemv) return false;
+  const Node& first = call.first();
+  if (!call.has_experts()) return m.width(first.in[0]) == m.matrix(first).n_in;
+  return m.shape(first.in[0]).n_dims() == 1 && m.width(first.in[2]) <= m.limits.max_experts_used;
+}
+
+void fuse_residuals_into_matmuls(Matcher& m) {
+  for (FusedCall& call : m.calls()) {
+    const NormResidualCall* residual = std::get_if<NormResidualCall>(&call.kind);
+    FusedCall* matmuls = residual ? find_matmuls_after(m, *residual) : nullptr;
+    if (!matmuls) continue;
+    MatmulCall& matmul = std::get<MatmulCall>(matmuls->kind);
+    matmul.residual = *residual;
+    m.move_nodes(call, *matmuls);
+  }
+}
+
+void mark_split_k_parts(Matcher& m) {
+  for (FusedCall& call : m.calls()) {
+    if (const MatmulCall* experts = as_matmul(call); experts && experts->route) {
+      if (MatmulPart* router = find_part(m, m.uses.producer(experts->route->in[0]))) {
+        router->reader = MatmulPart::Reader::router;
+      }
+    }
+    MoeDownCall* moe = std::get_if<MoeDownCall>(&call.kind);
+    if (!moe || !moe->shared) continue;
+    const Value gate = moe->shared_act->in[0];
+    const Node* producer = m.uses.producer(gate);
+    MatmulPart* part = find_part(m, producer);
+    if (!part || producer->op != Op::linear || producer->in[2] || m.is_q8(*producer) ||
+        m.uses.only_reader(gate) != moe->shared_act) {
+      continue;
+    }
+    part->reader = MatmulPart::Reader::shared_expert_gate;
+    moe->has_partial_gate = true;
+  }
+}
+
+std::vector<FusedCall> split_launches(const Matcher& m) {
+  std::vector<const FusedCall*> ordered;
+  for (const FusedCall& call : m.calls()) {
+    if (!call.nodes.empty()) ordered.push_back(&call);  // else it became part of another call
+  }
+  std::ranges::stable_sort(ordered, {}, &FusedCall::at);
+  std::vector<FusedCall> out;
+  for (const FusedCall* call : ordered) {
+    if (std::holds_alternative<MatmulCall>(call->kind)) {
+      append_launches(m, *call, out);
+    } else {
+      out.push_back(*call);
+    }
+  }
+  return out;
+}
+
+void join_routers(const Matcher& m, std::vector<FusedCall>& calls) {
+  for (size_t i = 0; i < calls.size(); ++i) {
+    MatmulCall* gate = as_matmul(calls[i]);
+    const std::optional<size_t> found = can_take_router(gate) ? find_joinable_router(m, calls, i) : std::nullopt;
+    if (!found) continue;
+    const MatmulCall router = std::get<MatmulCall>(calls[*found].kind);
+    gate->parts.push_back(router.parts[0]);
+    gate->split_k_x = router.x;
+    calls[i].nodes.insert(calls[i].nodes.end(), calls[*found].nodes.begin(), calls[*found].nodes.end());
+    calls.erase(calls.begin() + static_cast<std::ptrdiff_t>(*found));
+    // Launches from here to the experts start their dependents late, so that the experts may read the logits early.
+    for (size_t j = i + 1; j < calls.size() && !is_of_experts(calls[j]); ++j) {
+      if (MatmulCall* between = as_matmul(calls[j])) between->launches_dependents_late = true;
+    }
+  }
+}
+
+}  // namespace zinc::gpu

@@ -1,0 +1,115 @@
+#include "backend/gpu/kernel_table.h"
+
+#include <array>
+
+#include "backend/gpu/matcher.h"
+
+namespace zinc::gpu {
+namespace {
+
+struct Row {
+  std::string_view kernel;
+  Op op;  // that the pattern starts from
+  bool (*fits)(const Matcher& m);
+  Match (*match)(const Matcher& m, const Node& start);
+};
+
+bool always(const Matcher&) { return true; }
+bool in_decode(const Matcher& m) { return m.is_decode; }
+bool can_add_after_combine(const Matcher& m) { return m.limits.adds_after_combine; }
+bool has_norm_residual(const Matcher& m) { return m.limits.max_residual_elems > 0; }
+
+// In order of priority. A new fused kernel is a row here, a kind in fused_call.h and its lowering in each backend.
+constexpr std::array<Row, 8> kTable = {{
+    {"attention with norms, RoPE and output gate", Op::attention, in_decode, match_attention_decode},
+    {"attention with norms and RoPE", Op::attention, always, match_attention},
+    {"down projections of experts, weighted sum, residual", Op::moe_combine, in_decode, match_moe_down},
+    {"matmuls of one input", Op::linear, always, match_matmuls},
+    {"expert matmuls of one input", Op::moe_linear, always, match_matmuls},
+    {"weighted sum of experts, residual", Op::moe_combine, can_add_after_combine, match_combine_add},
+    {"gated delta rule with convolution", Op::delta_net, in_decode, match_delta_decode},
+    {"norms and residual", Op::add, has_norm_residual, match_norm_residual},
+}};
+
+void match_table(Matcher& m) {
+  for (const Row& row : kTable) {
+    if (!row.fits(m)) continue;
+    for (const Node& node : m.nodes()) {
+      if (node.op != row.op || !m.is_free(&node)) continue;
+      if (Match match = row.match(m, node)) m.add(std::move(*match));
+    }
+  }
+  for (const Node& node : m.nodes()) {
+    if (!m.is_free(&node)) continue;
+    if (Match match = match_one_op(m, node)) m.add(std::move(*match));
+  }
+}
+
+bool keeps_intermediates_in_registers(const FusedCall& call) {
+  return std::holds_alternative<AttentionCall>(call.kind) || std::holds_alternative<AttentionDecodeCall>(call.kind) ||
+         std::holds_alternative<DeltaDecodeCall>(call.kind);
+}
+
+}  // namespace
+
+void Matcher::add(FusedCall call) {
+  for (const Node* n : call.nodes) {
+    if (!call_of_[index(*n)]) call_of_[index(*n)] = calls_.size();
+  }
+  calls_.push_back(std::move(call));
+}
+
+const FusedCall* Matcher::call_of(const Node* n) const {
+  return !n || is_free(n) ? nullptr : &calls_[*call_of_[index(*n)]];
+}
+
+void Matcher::move_nodes(FusedCall& from, FusedCall& to) {
+  for (const Node* n : from.nodes) call_of_[index(*n)] = static_cast<size_t>(&to - calls_.data());
+  to.nodes.insert(to.nodes.end(), from.nodes.begin(), from.nodes.end());
+  from.nodes.clear();
+}
+
+int Matcher::position(const Node& n) const {
+  const FusedCall* call = call_of(&n);
+  return call ? call->at : uses.index_of(n);
+}
+
+int Matcher::first_read(Value v) const {
+  int first = static_cast<int>(nodes().size());
+  for (const Node* reader : uses.readers(v)) first = std::min(first, position(*reader));
+  return first;
+}
+
+Value other_operand(const Matcher& m, const Node& add, Value result) {
+  return add.in[m.uses.is_same(add.in[0], result) ? 1 : 0];
+}
+
+std::vector<FusedCall> fuse(const Graph& graph, const GraphUses& uses, const Weights& weights,
+                            const KernelLimits& limits, const StepClass& sizes, bool keeps_values) {
+  Matcher m(graph, uses, weights, limits, sizes, keeps_values);
+  match_table(m);
+  if (m.is_decode) {
+    fuse_residuals_into_matmuls(m);
+    mark_split_k_parts(m);
+  }
+  std::vector<FusedCall> calls = split_launches(m);
+  if (m.is_decode && limits.can_join_router) join_routers(m, calls);
+  return place_quantization(m, std::move(calls));
+}
+
+void append_extended_uses(const Graph& graph, const GraphUses& graph_uses, std::span<const FusedCall> calls,
+                          std::vector<ExtendedUse>& uses) {
+  for (const FusedCall& call : calls) {
+    const auto is_internal = [&](Value v) {
+      const Node* producer = graph_uses.producer(v);
+      return keeps_intermediates_in_registers(call) && std::ranges::find(call.nodes, producer) != call.nodes.end();
+    };
+    for (const Node* n : call.nodes) {
+      for (Value v : n->in) {
+        if (v && !graph.info(v).is_weight() && !is_internal(v)) uses.push_back({v, call.at});
+      }
+    }
+  }
+}
+
+}  // namespace zinc::gpu
