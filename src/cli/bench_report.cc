@@ -226,7 +226,7 @@ std::string bench_markdown(std::span<const BenchRun> runs) {
 std::vector<std::string> bench_warnings(const BenchRun& run) {
   std::vector<std::string> warnings;
   if (run.clocks_mhz.spread() > kSteady) {
-    const auto [low, high] = std::ranges::minmax(run.clocks_mhz.values);
+    const double low = std::ranges::min(run.clocks_mhz.values), high = std::ranges::max(run.clocks_mhz.values);
     warnings.push_back(fmt::format(
         "the clock moved between {:.0f} and {:.0f} MHz: figures of other runs are not comparable", low, high));
   }

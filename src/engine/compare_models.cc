@@ -64,22 +64,37 @@ ValueError error_of(const ValueRows& rows, const RowMask& mask) {
 }
 
 std::vector<ValuePair> largest_differences(const ValueRows& rows, const RowMask& mask) {
-  std::vector<ValuePair> pairs;
-  const auto difference = [](const ValuePair& p) {
-    const double d = std::abs(double{p.a} - double{p.b});
+  const auto difference = [&](size_t i) {
+    const double d = std::abs(double{rows.a[i]} - double{rows.b[i]});
     return std::isnan(d) ? std::numeric_limits<double>::infinity() : d;
   };
+  std::vector<size_t> order;
   for (size_t i = 0; i < rows.a.size(); ++i) {
-    if (!is_compared(mask, rows, i / rows.width)) continue;
-    const ValuePair pair{static_cast<int>(i / rows.width), static_cast<int>(i % rows.width), rows.a[i], rows.b[i]};
-    pairs.push_back(pair);
-    std::ranges::push_heap(pairs, std::greater(), difference);
-    if (pairs.size() <= kShownValues) continue;
-    std::ranges::pop_heap(pairs, std::greater(), difference);
-    pairs.pop_back();
+    if (is_compared(mask, rows, i / rows.width)) order.push_back(i);
   }
-  std::ranges::sort(pairs, std::greater(), difference);
+  const size_t n = std::min(order.size(), kShownValues);
+  std::partial_sort(order.begin(), order.begin() + static_cast<ptrdiff_t>(n), order.end(),
+                    [&](size_t x, size_t y) { return difference(x) > difference(y); });
+  std::vector<ValuePair> pairs;
+  for (size_t k = 0; k < n; ++k) {
+    const size_t i = order[k];
+    pairs.push_back({static_cast<int>(i / rows.width), static_cast<int>(i % rows.width), rows.a[i], rows.b[i]});
+  }
   return pairs;
+}
+
+// RMS of a weight, of its first rows if it is large.
+double weight_rms(const TensorView& weight) {
+  constexpr size_t kMaxRows = 256;
+  const size_t n_in = static_cast<size_t>(weight.shape.inner()), n_bytes = row_bytes(*weight.format, n_in);
+  std::vector<float> row(n_in);
+  double squares = 0;
+  size_t n = 0;
+  for (; n < kMaxRows && (n + 1) * n_bytes <= weight.bytes.size(); ++n) {
+    weight.format->dequantize(weight.bytes.subspan(n * n_bytes, n_bytes), row);
+    for (const float x : row) squares += double{x} * x;
+  }
+  return rms(squares, n * n_in);
 }
 
 class ModelComparison {
@@ -134,7 +149,7 @@ class ModelComparison {
         if (is_last_of_layer(i)) worst = std::max(worst, error.relative());
       }
       if (v == graph_.logits()) result_.logits_error = std::max(result_.logits_error, error.relative());
-      if (error.relative() <= bound) continue;
+      if (error.relative() <= bound || error.absolute <= bound * term_magnitude(node)) continue;
       report(i, v, error, rows);
       result_.first->input_error = inputs;
       result_.first->bound = bound;
@@ -177,6 +192,15 @@ class ModelComparison {
     const bool is_sum = node.op == Op::add || node.op == Op::slice || node.op == Op::concat || node.op == Op::view ||
                         node.op == Op::rows;
     return is_sum && out.magnitude > 0 ? std::max(relative, absolute / out.magnitude) : relative;
+  }
+
+  // The magnitude of a sum of products whose terms do not cancel. Its result is smaller if they do (a router's or a
+  // gate's row), and the error is not.
+  double term_magnitude(const Node& node) const {
+    if (node.op != Op::linear && node.op != Op::moe_linear && node.op != Op::short_conv) return 0;
+    const ValueInfo& weight = info(node.in[1]);
+    const double x = errors_[static_cast<size_t>(node.in[0].id)].magnitude;
+    return x * weight_rms(weight.weight) * std::sqrt(static_cast<double>(weight.shape.inner()));
   }
 
   double bound_of(const Node& node, double input_error) const {
