@@ -1,5 +1,6 @@
 #include "cli/word_wrap.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/utf8.h"
@@ -48,7 +49,7 @@ void WordWrap::put_word() {
 void WordWrap::end_line() {
   put_word();
   if (column_ + n_blank_columns_ <= width_) put_blanks();  // else the terminal would show an empty line
-  if (n_fence_marks_ >= kFenceMarks) in_fence_ = !in_fence_;
+  if (tracks_fences_ && n_fence_marks_ >= kFenceMarks) in_fence_ = !in_fence_;
   out_ += '\n';
   blanks_.clear();
   column_ = n_blank_columns_ = n_fence_marks_ = 0;
@@ -83,6 +84,20 @@ void WordWrap::consume(std::string_view character, char32_t code) {
     return;
   }
   put_visible(character, code);
+}
+
+// The terminal has wrapped the current line to its new width.
+void WordWrap::set_width(int width) {
+  if (width == width_) return;
+  width_ = width;
+  if (width_ > 0 && column_ > width_) column_ = (column_ - 1) % width_ + 1;
+}
+
+void WordWrap::set_indent(int indent) { indent_ = width_ > 0 ? std::min(indent, width_ / 2) : indent; }
+
+void WordWrap::set_verbatim(bool is_verbatim) {
+  tracks_fences_ = false;
+  in_fence_ = is_verbatim;
 }
 
 std::string WordWrap::push(std::string_view text) {

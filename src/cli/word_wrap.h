@@ -18,6 +18,11 @@ class WordWrap {
   std::string push(std::string_view text);
   std::string finish();  // the held word and blanks
 
+  void set_width(int width);    // of a resized terminal, from the next word on
+  void set_indent(int indent);  // at most half of the width
+  // Stops or resumes wrapping; code fences are then the caller's business. Call at the start of a line.
+  void set_verbatim(bool is_verbatim);
+
  private:
   void consume(std::string_view character, char32_t code);
   void put_visible(std::string_view character, char32_t code);
@@ -33,7 +38,7 @@ class WordWrap {
   bool in_sequence_ = false;   // inside an SGR sequence
   bool at_line_start_ = true;  // only blanks and fence marks so far
   int n_fence_marks_ = 0;      // leading ` or ~ of this line
-  bool in_fence_ = false;
+  bool in_fence_ = false, tracks_fences_ = true;
 };
 
 // `text` wrapped to `width` columns, its lines separately; continuation lines are indented by `indent` blanks.

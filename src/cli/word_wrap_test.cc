@@ -70,6 +70,29 @@ TEST(WordWrap, continuation_lines_are_indented) {
   EXPECT_EQ(wrap_words("zinc: the sky is blue\nand wide", 12, 2), "zinc: the\n  sky is\n  blue\nand wide");
 }
 
+TEST(WordWrap, resized_terminal_wraps_at_its_new_width) {
+  WordWrap wrap(20);
+  std::string out = wrap.push("the sky is blue ");
+  wrap.set_width(10);  // "the sky is" and "blue" on the terminal
+  out += wrap.push("today and wide");
+  EXPECT_EQ(out + wrap.finish(), "the sky is blue\ntoday and\nwide");
+  WordWrap wider(10);
+  out = wider.push("the sky is blue ");
+  wider.set_width(30);
+  out += wider.push("today and wide");
+  EXPECT_EQ(out + wider.finish(), "the sky is\nblue today and wide");
+}
+
+TEST(WordWrap, caller_may_set_verbatim_lines_and_the_indent) {
+  WordWrap wrap(10);
+  wrap.set_verbatim(true);
+  std::string out = wrap.push("one two three\n```\n");
+  wrap.set_verbatim(false);
+  wrap.set_indent(2);
+  out += wrap.push("- one two three");
+  EXPECT_EQ(out + wrap.finish(), "one two three\n```\n- one two\n  three");
+}
+
 TEST(DisplayWidth, counts_columns_not_bytes) {
   EXPECT_EQ(display_width("größe"), 5);
   EXPECT_EQ(display_width("大小"), 4);

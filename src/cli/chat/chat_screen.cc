@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "cli/output.h"
 #include "cli/sanitize_line.h"
 #include "cli/sanitize_text.h"
@@ -9,8 +11,20 @@
 namespace zinc {
 namespace {
 
-constexpr std::string_view kDim = "\x1b[2m", kRed = "\x1b[31m", kPlain = "\x1b[0m", kEraseLine = "\r\x1b[2K";
+constexpr std::string_view kDim = "\x1b[2m", kBold = "\x1b[1m", kRed = "\x1b[31m", kPlain = "\x1b[0m",
+                           kEraseLine = "\r\x1b[2K";
 constexpr int kLongPrompt = 512;  // tokens; shorter prompts are read too fast to show progress
+
+// Whether the cursor is not at the start of a line after `text`; style sequences do not move it.
+bool leaves_line_open(std::string_view text, bool was_open) {
+  while (!text.empty()) {
+    const bool is_sequence = text.starts_with("\x1b[");
+    const size_t n_bytes = is_sequence ? std::min(text.find('m'), text.size() - 1) + 1 : 1;
+    if (!is_sequence) was_open = text.front() != '\n';
+    text.remove_prefix(n_bytes);
+  }
+  return was_open;
+}
 
 }  // namespace
 
@@ -19,28 +33,29 @@ std::string ChatScreen::prompt() const { return kind_.has_colors ? "\1\x1b[1;32m
 void ChatScreen::write(std::string_view text) {
   if (!written_.ok() || text.empty()) return;
   written_ = write_output(text);
-  is_line_open_ = text.back() != '\n';
+  is_line_open_ = leaves_line_open(text, is_line_open_);
 }
 
-void ChatScreen::print(std::string_view text) {
+void ChatScreen::print(std::string_view text, int indent) {
   if (!kind_.is_terminal) return print_stderr(sanitize_text(text));
-  write(sanitize_text(text) + "\n");
+  write(wrap_words(sanitize_text(text), width(), indent) + "\n");
 }
 
 void ChatScreen::print_status(std::string_view line) {
-  const std::string text = sanitize_line(line);
+  const std::string text = wrap_words(sanitize_line(line), kind_.is_terminal ? width() : 0);
   if (!kind_.is_terminal) return kind_.is_interactive ? print_stderr(text) : void();
   write(kind_.has_colors ? fmt::format("{}{}{}\n", kDim, text, kPlain) : text + "\n");
 }
 
 void ChatScreen::print_warning(std::string_view line) {
-  const std::string text = sanitize_line(line);
+  const std::string text = wrap_words(sanitize_line(line), kind_.is_terminal ? width() : 0);
   if (!kind_.is_terminal) return print_stderr("zinc: " + text);
   write(kind_.has_colors ? fmt::format("{}{}{}\n", kRed, text, kPlain) : text + "\n");
 }
 
 void ChatScreen::begin_answer() {
-  markdown_ = MarkdownView();
+  markdown_ = MarkdownView(width());
+  wrap_ = WordWrap(width());
   thinks_ = has_progress_ = is_line_open_ = false;
 }
 
@@ -63,12 +78,15 @@ void ChatScreen::show_reasoning(std::string_view text) {
   if (!kind_.is_terminal) return;
   if (!thinks_) write(kind_.has_colors ? kDim : "(thinking)\n");
   thinks_ = true;
-  write(sanitize_text(text));
+  wrap_.set_width(width());
+  write(wrap_.push(sanitize_text(text)));
 }
 
 void ChatScreen::end_reasoning() {
   if (!thinks_) return;
   thinks_ = false;
+  write(wrap_.finish());
+  wrap_ = WordWrap(width());
   const bool needs_line = is_line_open_;
   if (kind_.has_colors) write(kPlain);
   if (needs_line) write("\n");
@@ -84,19 +102,27 @@ void ChatScreen::show(const Delta& delta) {
     end_reasoning();
     if (!kind_.is_terminal) return write(content->text);
     const std::string text = sanitize_text(content->text);
-    write(kind_.has_colors ? markdown_.push(text) : text);
+    markdown_.set_width(width());
+    wrap_.set_width(width());
+    write(kind_.has_colors ? markdown_.push(text) : wrap_.push(text));
   }
 }
 
 void ChatScreen::end_answer() {
   erase_progress();
   end_reasoning();
-  if (kind_.has_colors) {
-    const bool was_open = is_line_open_;
-    write(markdown_.finish());
-    is_line_open_ = was_open;
-  }
+  if (kind_.is_terminal) write(kind_.has_colors ? markdown_.finish() : wrap_.finish());
   if (is_line_open_ || !kind_.is_terminal) write("\n");
+}
+
+void ChatScreen::show_turn(std::string_view question, std::string_view answer) {
+  if (!kind_.is_terminal) return;
+  constexpr int kPromptColumns = 2;
+  const std::string text = wrap_words("> " + sanitize_text(question), width(), kPromptColumns);
+  write(kind_.has_colors ? fmt::format("{}{}{}\n", kBold, text, kPlain) : text + "\n");
+  begin_answer();
+  show(ContentDelta{std::string(answer)});
+  end_answer();
 }
 
 }  // namespace zinc

@@ -21,7 +21,7 @@ const std::vector<Delta> kThoughtful = {ReasoningDelta{"let me "}, ReasoningDelt
                                         ContentDelta{" so."}};
 
 TEST(ChatScreen, reasoning_is_dimmed_and_separated_from_the_answer) {
-  EXPECT_EQ(shown(ChatScreen(kColored), kThoughtful), "\x1b[2mlet me think\x1b[0m\n\nIt **\x1b[0;1mis**\x1b[0m so.\n");
+  EXPECT_EQ(shown(ChatScreen(kColored), kThoughtful), "\x1b[2mlet me think\x1b[0m\n\nIt \x1b[0;1mis\x1b[0m so.\n");
 }
 
 TEST(ChatScreen, without_colors_reasoning_is_marked_by_labels) {
@@ -39,6 +39,35 @@ TEST(ChatScreen, model_output_cannot_contain_escape_sequences) {
     EXPECT_EQ(text, "␛]0;x␇␛[2J\n");
     EXPECT_EQ(shown(ChatScreen(kind), {ReasoningDelta{"\x1b[2J"}}).find("\x1b[2J"), std::string::npos);
   }
+}
+
+int g_width = 0;
+
+TEST(ChatScreen, lines_wrap_at_blanks_to_the_current_width) {
+  for (const bool has_colors : {false, true}) {
+    g_width = 16;
+    ChatScreen screen({.is_terminal = true, .has_colors = has_colors, .width = [] { return g_width; }});
+    testing::internal::CaptureStdout();
+    screen.begin_answer();
+    screen.show(ContentDelta{"the sky is blue today "});
+    g_width = 10;  // resized
+    screen.show(ContentDelta{"and the sea 是蓝色的"});
+    screen.end_answer();
+    screen.print("stats of a chat", /*indent=*/2);
+    EXPECT_EQ(testing::internal::GetCapturedStdout(),
+              "the sky is blue\ntoday and\nthe sea 是\n蓝色的\nstats of a\n  chat\n");
+  }
+}
+
+TEST(ChatScreen, earlier_turn_is_shown_on_a_terminal_only) {
+  const auto turn = [](ChatScreen screen) {
+    testing::internal::CaptureStdout();
+    screen.show_turn("why?\x1b", "**so**");
+    return testing::internal::GetCapturedStdout();
+  };
+  EXPECT_EQ(turn(ChatScreen(kColored)), "\x1b[1m> why?␛\x1b[0m\n\x1b[0;1mso\x1b[0m\n");
+  EXPECT_EQ(turn(ChatScreen(kPlain)), "> why?␛\n**so**\n");
+  EXPECT_EQ(turn(ChatScreen(kPipe)), "");
 }
 
 TEST(ChatScreen, long_prompts_show_progress_that_is_erased) {
@@ -69,7 +98,9 @@ TEST(ChatScreen, status_lines_go_to_stderr_sanitized_when_stdout_is_a_pipe) {
   const ScreenKind answers_piped{.is_interactive = true};
   EXPECT_EQ(noted(answers_piped, &ChatScreen::print_status, "4 tokens"), "4 tokens\n");
   EXPECT_EQ(noted(kPipe, &ChatScreen::print_status, "4 tokens"), "");
-  EXPECT_EQ(noted(kPipe, &ChatScreen::print, "\x1b[2J"), "␛[2J\n");
+  testing::internal::CaptureStderr();
+  ChatScreen(kPipe).print("\x1b[2J");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "␛[2J\n");
   EXPECT_EQ(noted(kPipe, &ChatScreen::print_warning, "\x1b[2J"), "zinc: \\x1b[2J\n");
 }
 
