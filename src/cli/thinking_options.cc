@@ -1,5 +1,7 @@
 #include "cli/thinking_options.h"
 
+#include <fmt/core.h>
+
 #include "cli/number_in_range.h"
 
 namespace zinc {
@@ -43,6 +45,13 @@ void declare_thinking_options(CLI::App& app, ThinkingOptions& options) {
   app.add_option("--think-budget", options.budget,
                  "maximum thinking tokens; then the answer follows (default: no limit)")
       ->check(number_in_range(0, 1 << 30));
+}
+
+std::string ignored_thinking_text(const ThinkingOptions& options, const ThinkingSupport& support,
+                                  std::string_view model) {
+  const bool is_ignored = options.mode.is_on == true && support.kind == ThinkingSupport::Kind::none;
+  if (!is_ignored) return "";
+  return fmt::format("{} has no thinking mode: its chat template does not support it; --think has no effect", model);
 }
 
 void complete_think_option(std::vector<std::string>& arguments) {

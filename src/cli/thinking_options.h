@@ -23,6 +23,10 @@ void declare_thinking_options(CLI::App& app, ThinkingOptions& options);
 Status set_thinking_mode(std::string_view word, ThinkingMode& mode);
 std::string thinking_mode_name(const ThinkingMode& mode);  // "default", "on", "off", "low"
 
+// Why a mode has no effect on a model; empty: it has one, or is not given.
+std::string ignored_thinking_text(const ThinkingOptions& options, const ThinkingSupport& support,
+                                  std::string_view model);
+
 // --think may stand without a value before the prompt: gives it the value "on" unless a mode follows.
 void complete_think_option(std::vector<std::string>& arguments);
 

@@ -21,6 +21,7 @@
 #include "cli/print_config.h"
 #include "cli/prompt_input.h"
 #include "cli/sampling_options.h"
+#include "cli/sanitize_line.h"
 #include "cli/sigint_watch.h"
 #include "cli/terminal.h"
 #include "cli/thinking_options.h"
@@ -89,7 +90,11 @@ Result<Prompt> make_prompt(const Options& options, const ModelInstance& model, c
   ChatTemplateInputs request;
   request.messages = std::move(messages);
   out.format = &detect_tool_format(chat.chat_template().source(), model.model().architecture->gguf_name);
-  chat.thinking_support(*out.format).set_variables(options.thinking.mode, request.kwargs);
+  const ThinkingSupport thinking = chat.thinking_support(*out.format);
+  const std::string ignored =
+      ignored_thinking_text(options.thinking, thinking, std::filesystem::path(options.model.path).stem().string());
+  if (!ignored.empty()) print_stderr("zinc: " + sanitize_line(ignored));
+  thinking.set_variables(options.thinking.mode, request.kwargs);
   ZINC_TRY(prompt, chat.render(std::move(request)));
   if (options.thinking.mode.is_on == false) close_open_reasoning(*out.format, prompt);
   out.tokens = chat.encode(prompt);
