@@ -8,7 +8,7 @@ namespace zinc {
 // For data that can be downloaded again: $XDG_CACHE_HOME/zinc, else ~/.cache/zinc.
 Result<std::filesystem::path> cache_folder();
 
-// For state that cannot be restored, such as the chat history: $XDG_STATE_HOME/zinc, else ~/.local/state/zinc.
+// For state that cannot be restored, such as conversations: $XDG_STATE_HOME/zinc, else ~/.local/state/zinc.
 Result<std::filesystem::path> state_folder();
 
 Result<HubSettings> hub_settings();

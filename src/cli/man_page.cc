@@ -69,6 +69,7 @@ constexpr const char* kManExamples = R"(.SH EXAMPLES
 zinc run 'Explain in two sentences why the sky is blue.'
 git diff | zinc run 'Summarize this change.'
 zinc chat qwen3\-4b\-instruct\-2507
+zinc chat \-\-continue
 zinc run hf:Qwen/Qwen3\-0.6B\-GGUF 'Hello' \-\-json
 zinc serve \-\-port 8080
 zinc check
@@ -80,7 +81,7 @@ constexpr const char* kManEnd = R"(.SH EXIT STATUS
 .SH ENVIRONMENT
 .TP
 \fBXDG_CACHE_HOME\fR, \fBXDG_CONFIG_HOME\fR, \fBXDG_STATE_HOME\fR
-where models, the default model and the chat history are stored
+where models, the default model and the conversations are stored
 .TP
 \fBHF_ENDPOINT\fR, \fBHF_TOKEN\fR, \fBHF_HOME\fR, \fBHF_HUB_CACHE\fR, \fBHF_HUB_OFFLINE\fR
 as used by Hugging Face's own tools
@@ -104,8 +105,8 @@ as usual; \fBSSL_CERT_FILE\fR names the certificates that downloads are checked 
 ~/.cache/zinc
 downloaded models and compiled kernels
 .TP
-~/.local/state/zinc/chat_history
-input history of \fBzinc chat\fR
+~/.local/state/zinc/conversations, ~/.local/state/zinc/chat_history
+conversations and input history of \fBzinc chat\fR
 )";
 
 // The words a shell offers after this command.

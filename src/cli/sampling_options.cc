@@ -9,18 +9,18 @@
 namespace zinc {
 namespace {
 
+// A float as it was typed: 0.2, not 0.20000000298.
+json::value number(float value) { return json::value(std::strtod(fmt::format("{}", value).c_str(), nullptr)); }
+
+}  // namespace
+
 // CLI11 would parse -1 and out-of-range numbers as 2^64-1.
-std::string seed_text(const std::string& word) {
+std::string seed_error(const std::string& word) {
   uint64_t seed = 0;
   const auto [end, code] = std::from_chars(word.data(), word.data() + word.size(), seed);
   if (code == std::errc() && end == word.data() + word.size()) return {};
   return fmt::format("'{}' is not a valid seed; expected a whole number from 0 to 18446744073709551615", word);
 }
-
-// A float as it was typed: 0.2, not 0.20000000298.
-json::value number(float value) { return json::value(std::strtod(fmt::format("{}", value).c_str(), nullptr)); }
-
-}  // namespace
 
 SamplingParams SamplingOptions::resolve(const RecommendedSampling& recommended) const {
   SamplingParams out = params;
@@ -52,7 +52,7 @@ void declare_sampling_options(CLI::App& app, SamplingOptions& options) {
   add("--min-p", options.min_p, "drop tokens below this fraction of the highest probability (0: off)");
   add("--repeat-penalty", options.repeat_penalty, "penalize tokens already seen (1: off)");
   add("--presence-penalty", options.presence_penalty, "subtract once from the logit of tokens already seen (0: off)");
-  add("--seed", options.seed, "random seed (default: a new one for each answer)")->check(seed_text, "");
+  add("--seed", options.seed, "random seed (default: a new one for each answer)")->check(seed_error, "");
   const auto add_more = [&app](const char* name, auto& target, const char* help) {
     app.add_option(name, target, help)->capture_default_str()->group("Advanced sampling");
   };

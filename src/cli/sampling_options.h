@@ -27,6 +27,8 @@ struct SamplingOptions {
 
 void declare_sampling_options(CLI::App& app, SamplingOptions& options);
 
+std::string seed_error(const std::string& word);  // empty: a valid seed
+
 // "temp 0.2, top-p 0.9, seed 7": the settings that are not neutral.
 std::string sampling_text(const SamplingParams& params);
 json::object sampling_json(const SamplingParams& params);

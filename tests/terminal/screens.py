@@ -208,6 +208,15 @@ class ScreenTest(unittest.TestCase):
         self.terminals.append(Terminal(self.folder, command, **where))
         return self.terminals[-1]
 
+    def again(self, *options, **where):
+        """A chat without the usual arguments, such as `zinc chat --continue`."""
+        self.terminals.append(Terminal(self.folder, [ZINC, "chat", *options], **where))
+        return self.terminals[-1]
+
+    def quit(self, chat):
+        chat.enter("/bye")
+        chat.wait_for("exit code 0")
+
     def open_raw(self, *options, model=MODEL, **streams):
         command = ["env", f"XDG_STATE_HOME={self.folder}/state", f"HOME={self.folder}", ZINC, "chat", model, "--seed", "1",
                    "-t", "1", *options]
@@ -321,15 +330,58 @@ class Chat(ScreenTest):
         chat.type("/he")
         chat.keys("Tab", "Enter")
         lines = chat.wait_for("/quit")
-        for name in ["/model", "/system", "/set", "/retry", "/undo", "/save", "/load", "/stats", "/clear"]:
+        for name in ["/model", "/system", "/set", "/retry", "/undo", "/drop", "/save", "/load", "/stats", "/clear"]:
             self.assertTrue(any(line.startswith(name) for line in lines), name)
         self.assertLessEqual(max(len(line) for line in lines), 80)
         chat.enter("/sats")
         self.assertIn("did you mean /stats?", " ".join(chat.wait_for("unknown command")))
         chat.enter("/set temp hot")
-        chat.wait_for("'hot' is not a valid value for temp")
-        chat.enter("/set temp 0.5")
-        chat.wait_for("temp set")
+        chat.wait_for("temp: 'hot' is not a valid value; expected a number or 'default'")
+        chat.enter("/set temperature 5")
+        chat.wait_for("temperature is 5; expected a number from 0 to 2")
+        chat.enter("/set temperature 0.5")
+        chat.wait_for("temperature set")
+        chat.enter("/set dry-base 2")
+        chat.wait_for("dry-base set")
+        chat.enter("/set")
+        lines = chat.wait_for("Sampling defaults: ")
+        self.assertIn("temp                0.5", lines)
+        self.assertIn("dry_base            2", lines)
+
+    def test_words_of_other_programs_end_the_chat_or_help(self):
+        for word in ["/bye", "/exit", "/q"]:
+            chat = self.open()
+            chat.wait_for_prompt()
+            chat.enter("/?")
+            chat.wait_for("/quit")
+            chat.enter(word)
+            chat.wait_for("exit code 0")
+
+    def test_tab_lists_commands_settings_files_and_models(self):
+        other = pathlib.Path(self.folder, "other model.gguf")
+        script_model.write(other, ["I am ", "another"])
+        chat = self.open("-n", "2", environment=[f"XDG_CACHE_HOME={self.folder}/cache", f"HOME={self.folder}"])
+        chat.wait_for_prompt()
+        chat.type("/s")
+        chat.keys("Tab")
+        lines = chat.wait_for("/save  ")
+        self.assertTrue(any(line.split() == ["/save", "/save!", "/set", "/stats", "/system"] for line in lines), lines)
+        chat.wait(lambda lines: lines[-1] == "> /s", "the line again")
+        chat.type("et top")
+        chat.keys("Tab")
+        chat.wait_for("top_k  top_p")
+        chat.wait(lambda lines: lines[-1] == "> /set top_", "the common part")
+        chat.keys("C-u")
+        chat.type("/model ~/oth")
+        chat.keys("Tab")
+        chat.wait(lambda lines: lines[-1] == "> /model ~/other model.gguf", "the file")
+        chat.keys("C-u")
+        chat.type("/pull smollm2-1")
+        chat.keys("Tab")
+        chat.wait_for("smollm2-1.7b-instruct  smollm2-135m-instruct")
+        chat.type("35")
+        chat.keys("Tab")
+        chat.wait(lambda lines: lines[-1] == "> /pull smollm2-135m-instruct", "the model")
 
     def test_undo_retry_save_load_and_clear(self):
         chat = self.open("-n", "3")
@@ -346,10 +398,11 @@ class Chat(ScreenTest):
         self.assertFalse(list(pathlib.Path(self.folder).glob("*.part-*")))
         chat.enter("/undo")
         chat.wait_for("undone: first")
-        chat.enter(f"/load {saved}")
-        chat.wait_for("1 turn loaded")
         chat.enter("/clear")
         chat.wait_for("conversation cleared")
+        chat.enter(f"/load {saved}")
+        lines = chat.wait_for("1 turn loaded")
+        self.assertIn("> first", lines[-5:], "the last messages are shown")
         chat.enter("/load /nowhere/at/all")
         chat.wait_for("/nowhere/at/all: ")
         chat.enter("/quit")
@@ -367,15 +420,36 @@ class Chat(ScreenTest):
         self.assertGreater(n_known, n_prompt // 3)
 
     def test_full_context_error_says_what_to_do(self):
-        chat = self.open("-c", "64")
+        chat = self.open("-c", "64", width=200)
         chat.wait_for_prompt()
         chat.enter("hello")
-        chat.wait_for("the context is full: the answer was cut off at token 64")
-        chat.enter("word " * 40)
-        lines = chat.wait_for("the context is full: prompt is too long")
-        self.assertIn("/undoremovesthelastturn", "".join(lines).replace(" ", ""))  # lines wrap anywhere
+        chat.wait_for("the context of 64 tokens is full: the answer was cut off.")
+        chat.enter("word " * 30)
+        lines = " ".join(chat.wait_for("the conversation no longer fits."))
+        for advice in ["/drop leaves the oldest messages out", "/undo removes the last turn", "/clear begins",
+                       "`zinc chat --continue 1 -c 128`"]:
+            self.assertIn(advice, lines)
+        self.assertNotIn("serve", lines)
         chat.enter("/stats")
-        self.assertIn("turns           1", chat.wait_for("last answer"))
+        self.assertIn("turns           1", chat.wait_for("kept as"))
+
+    def test_drop_leaves_the_oldest_messages_out_and_asks_again(self):
+        chat = self.open("-c", "64", "-n", "4")
+        chat.wait_for_prompt()
+        chat.enter("/drop")
+        chat.wait_for("no earlier messages to leave out")
+        n_asked, lines = 0, []
+        while "no longer fits" not in " ".join(lines):
+            n_asked += 1
+            self.assertLess(n_asked, 8, "64 tokens never fill up")
+            chat.enter(f"question {n_asked}")
+            lines = chat.wait(lambda lines: lines[-1] == ">" and f"> question {n_asked}" in lines, "a prompt")
+        chat.enter("/drop")
+        chat.wait_for("left out of the prompt; the conversation keeps them")
+        chat.wait(lambda lines: lines[-1] == ">" and "4 tokens, " in " ".join(lines).split("/drop")[-1], "the answer")
+        chat.enter("/stats")
+        chat.wait(lambda lines: re.search(rf"turns           {n_asked}, the oldest \d left out", " ".join(lines)), "figures")
+        self.assertEqual(len(self.questions(chat)), n_asked, "the conversation keeps all")
 
     def test_resized_window_redraws_the_line(self):
         chat = self.open(width=80)
@@ -398,7 +472,28 @@ class Chat(ScreenTest):
             chat.close()
             self.terminals.clear()
 
-    def test_markdown_is_colored_and_reasoning_is_dimmed(self):
+    def test_words_wrap_at_blanks_also_after_a_resize(self):
+        words = ["Words ", "of ", "an ", "answer ", "wrap ", "at ", "blanks, ", "never ", "inside, ", "天空是蓝色的", " and ", "so."]
+        for environment in ([], ["NO_COLOR=1"]):
+            chat = self.open("--temp", "0", model=self.scripted(*words), width=30, environment=environment)
+            chat.wait_for_prompt()
+            chat.enter("hello")
+            lines = chat.wait_for(" of 4096")
+            begin = lines.index("> hello") + 1
+            self.assertEqual(lines[begin:begin + 3],
+                             ["Words of an answer wrap at", "blanks, never inside, 天空是蓝", "色的 and so."])
+            chat.wait_for_prompt()
+            chat.resize(20, 24)
+            chat.enter("/clear")
+            chat.wait(lambda lines: "takes up the old one" in " ".join(lines), "a new conversation")
+            chat.enter("again")
+            lines = chat.wait(lambda lines: "> again" in lines and lines[-1] == ">", "the answer")
+            begin = lines.index("> again") + 1
+            self.assertEqual(lines[begin:begin + 4], ["Words of an answer", "wrap at blanks,", "never inside, 天空是", "蓝色的 and so."])
+            chat.close()
+            self.terminals.clear()
+
+    def test_markdown_is_rendered_and_reasoning_is_dimmed(self):
         model = self.scripted("<think>", "let me ", "ponder", "</think>", "\n\n", "# Title\n", "Some ", "**bold**", " and ",
                               "`code`", ".\n", "* one\n", "```\n", "x = 1\n", "```\n", "done")
         chat = self.open("--temp", "0", model=model)
@@ -407,12 +502,21 @@ class Chat(ScreenTest):
         chat.wait_for("tok/s; context")
         screen = chat.screen(colors=True)
         self.assertRegex(screen, r"\x1b\[2m[^\x1b]*let me ponder")
-        self.assertRegex(screen, r"1m\x1b\[36m(\x1b\[49m)?# Title")
-        self.assertRegex(screen, r"\*\*\x1b\[1mbold")
+        self.assertRegex(screen, r"1m\x1b\[36m(\x1b\[49m)?Title")
+        self.assertRegex(screen, r"Some \x1b\[1mbold")
         self.assertRegex(screen, r"\x1b\[33mcode")
-        self.assertRegex(screen, r"\x1b\[36m\*\x1b\[[0-9;]*m one")
+        self.assertRegex(screen, r"\x1b\[36m(\x1b\[49m)?•\x1b\[[0-9;]*m one")
         self.assertRegex(screen, r"\x1b\[33m(\x1b\[49m)?x = 1")
-        self.assertEqual(re.sub(r"\x1b\[[0-9;]*m", "", screen).count("**bold** and `code`."), 1)
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", screen)
+        self.assertEqual(plain.count("Some bold and code."), 1)
+        self.assertNotIn("```", plain)
+        plain = self.open("--temp", "0", model=model, environment=["NO_COLOR=1"])
+        plain.wait_for_prompt()
+        plain.enter("hello")
+        self.assertIn("Some **bold** and `code`.", plain.wait_for("tok/s; context"))
+        piped = subprocess.run([ZINC, "chat", model, "--temp", "0", "-t", "1"], input="hello\n", capture_output=True,
+                               text=True, timeout=TIMEOUT_S)
+        self.assertEqual(piped.stdout, "# Title\nSome **bold** and `code`.\n* one\n```\nx = 1\n```\ndone\n")
 
     def test_model_and_system_message_can_be_changed_mid_chat(self):
         other = self.scripted("I am ", "the other", " one")
@@ -584,10 +688,12 @@ class Chat(ScreenTest):
         chat.enter("/clear")
         chat.enter("/stats")
         lines = chat.wait_for("context         ")
-        self.assertRegex(" ".join(lines), r"turns           0 context         0 of")
+        self.assertRegex(" ".join(lines), r"of KV cache turns           0 context         0 of")
+        self.assertRegex(" ".join(lines), r"memory          [0-9.]+ [KMG]iB of weights, [0-9.]+ [KMG]iB of KV cache")
         chat.enter(f"/load {saved}")
         chat.enter("/stats")
-        chat.wait(lambda lines: re.search(r"turns           1 context         [1-9]\d+ of", " ".join(lines)), "figures")
+        chat.wait(lambda lines: re.search(r"turns           1 context         [1-9]\d+ of \d+ tokens", " ".join(lines)),
+                  "figures")
 
     def test_existing_file_is_not_overwritten(self):
         other = pathlib.Path(self.folder, "thesis.txt")
@@ -603,6 +709,35 @@ class Chat(ScreenTest):
         chat.wait_for("2 tokens, ")
         chat.enter(f"/save {self.folder}/mine.json")
         chat.wait_for("1 turn saved")
+        chat.enter(f"/save! {other}")
+        chat.wait(lambda lines: other.read_text() != "years of work", "the new file")
+        self.assertEqual(len(json.loads(other.read_text())["messages"]), 2)
+
+    def test_model_lists_the_installed_models_and_marks_the_current_one(self):
+        for name in ("one", "two"):
+            snapshots = pathlib.Path(self.folder, "hf", "hub", f"models--me--{name}")
+            (snapshots / "snapshots" / "abc").mkdir(parents=True)
+            (snapshots / "refs").mkdir()
+            (snapshots / "refs" / "main").write_text("abc")
+            script_model.write(snapshots / "snapshots" / "abc" / f"{name}.gguf", ["I am ", name])
+        chat = self.open("--temp", "0", model="hf:me/one:one.gguf", environment=[
+            f"XDG_CACHE_HOME={self.folder}/cache", f"HOME={self.folder}", f"HF_HOME={self.folder}/hf", "HF_HUB_CACHE="])
+        chat.wait_for_prompt()
+        chat.enter("who?")
+        chat.wait_for("I am one")
+        for name in ("one", "two"):
+            chat.enter("/model")
+            chat.wait(lambda lines: any(line.startswith(f"* hf:me/{name}") for line in lines), "the current model")
+            if name == "one":
+                chat.type("/model hf:me/t")
+                chat.keys("Tab", "Enter")
+                chat.wait_for(" on cpu")
+                chat.wait_for_prompt()
+                chat.enter("/set seed 2")
+                chat.wait_for("seed set")
+        chat.enter("who now?")
+        chat.wait_for("I am two")
+        self.assertEqual(self.questions(chat), ["who?", "who now?"], "another model continues the conversation")
 
     @unittest.skipUnless(DEFAULT_MODEL.exists(), "the default model is not installed; `zinc run hi` downloads it")
     def test_default_model_answers_sensibly(self):
@@ -610,6 +745,141 @@ class Chat(ScreenTest):
         chat.wait_for_prompt()
         chat.enter("Name three primary colors.")
         self.assertIn("blue", " ".join(chat.wait_for(" tok/s; context")).lower())
+
+
+class Continue(ScreenTest):
+    """Conversations outlive the chat."""
+
+    def kept(self):
+        return {path.stem: json.loads(path.read_text())
+                for path in pathlib.Path(self.folder, "state", "zinc", "conversations").glob("*.json")}
+
+    def test_second_ctrl_c_loses_nothing(self):
+        model = self.scripted("I am ", "**here**")
+        chat = self.open("--temp", "0", "--system", "Be brief.", model=model)
+        chat.wait_for_prompt()
+        chat.enter("where?")
+        chat.wait_for("tok/s; context")
+        chat.enter("/set top_k 7")
+        chat.wait_for("top_k set")
+        chat.keys("C-c")
+        chat.wait_for("again or Ctrl-D to exit")
+        chat.keys("C-c")
+        self.assertIn("`zinc chat --continue 1` takes it up", " ".join(chat.wait_for("exit code 0")))
+        file = pathlib.Path(self.folder, "state", "zinc", "conversations", "1.json")
+        self.assertEqual(file.stat().st_mode & 0o777, 0o600)
+        again = self.again("--continue")
+        lines = again.wait_for_prompt()
+        self.assertIn("> where?", lines)
+        self.assertIn("I am here", lines)
+        again.enter("/system")
+        again.wait_for("Be brief.")
+        again.enter("/set")
+        lines = again.wait_for("Sampling defaults")
+        self.assertIn("top_k               7", lines)
+        self.assertIn("temp                0", lines)
+        again.enter("and now?")
+        again.wait_for("2 tokens, ")
+        self.quit(again)
+        self.assertEqual([m["content"] for m in self.kept()["1"]["messages"]],
+                         ["Be brief.", "where?", "I am **here**", "and now?", "I am **here**"])
+
+    def test_killed_chat_loses_at_most_the_answer_in_progress(self):
+        chat = self.open_raw("-c", "100000", "--temp", "0")
+        chat.wait_for(b"/help lists commands")
+        n_before = len(chat.seen)
+        chat.keys(b"hello\r")
+        chat.wait(lambda: len(chat.seen) > n_before + 400, "an answer")
+        chat.program.kill()
+        chat.program.wait(TIMEOUT_S)
+        self.assertEqual(self.kept()["1"]["unanswered"], "hello")
+        again = self.again("--continue", "-n", "3")
+        self.assertIn("/retry asks it again: hello", " ".join(again.wait_for_prompt()))
+        again.enter("/retry")
+        again.wait_for("3 tokens, ")
+        self.assertNotIn("unanswered", self.kept()["1"])
+
+    def test_chats_at_the_same_time_keep_their_own_conversations(self):
+        first, second = self.open("-n", "2"), self.open("-n", "2")
+        for chat in (first, second):
+            chat.wait_for_prompt()
+        for chat, question in ((first, "from the first"), (second, "from the second"), (first, "more")):
+            chat.enter(question)
+            chat.wait(lambda lines: lines[-1] == ">" and any(question in line for line in lines)
+                      and "2 tokens, " in "".join(lines).rsplit(question, 1)[-1], "an answer")
+        self.assertEqual(sorted(len(entry["messages"]) for entry in self.kept().values()), [2, 4])
+        third = self.again("--continue", "first")
+        third.wait_for("conversation 1 is open in another chat")
+        third.wait_for("exit code 1")
+
+    def test_conversations_are_listed_found_and_deleted(self):
+        model = self.scripted("yes")
+        for question in ("Why is the sky blue?", "What is a monad?"):
+            chat = self.open("--temp", "0", model=model)
+            chat.wait_for_prompt()
+            chat.enter(question)
+            chat.wait_for("tok/s; context")
+            chat.enter("/conversations")
+            chat.wait_for("--delete ID")
+            self.quit(chat)
+        environment = {**os.environ, "XDG_STATE_HOME": f"{self.folder}/state"}
+
+        def run(*words, text=""):
+            return subprocess.run([ZINC, "chat", *words], input=text, capture_output=True, text=True, env=environment,
+                                  timeout=TIMEOUT_S)
+
+        listed = run("--list").stdout.splitlines()
+        self.assertEqual([line.split()[0] for line in listed], ["ID", "2", "1"])
+        self.assertIn("Why is the sky blue?", listed[2])
+        self.assertEqual(run("--continue", "SKY", "-t", "1", text="really?\n").stdout, "yes\n")
+        self.assertEqual(len(self.kept()["1"]["messages"]), 4, "a script continues it too")
+        self.assertIn("'moon' in its title", run("--continue", "moon").stderr)
+        self.assertEqual(run("--delete", "2").stdout, "conversation 2 deleted\n")
+        self.assertEqual(run("--delete", "2").returncode, 1)
+        self.assertEqual(run("--delete", "all").stdout, "conversation 1 deleted\n")
+        self.assertIn("no conversation to continue", run("--continue").stderr)
+        self.assertEqual(run("--list").stdout, "no conversations\n")
+
+    def test_clear_begins_another_conversation_and_model_is_replaced_by_name(self):
+        first, second = self.scripted("I am ", "one"), f"{self.folder}/second.gguf"
+        script_model.write(second, ["I am ", "two"])
+        chat = self.open("--temp", "0", model=first)
+        chat.wait_for_prompt()
+        chat.enter("who?")
+        chat.wait_for("I am one")
+        chat.enter("/clear")
+        chat.wait_for("`zinc chat --continue 1` takes up the old one")
+        chat.enter("other")
+        chat.wait(lambda lines: sum("I am one" in line for line in lines) == 2, "an answer")
+        self.quit(chat)
+        self.assertEqual([entry["messages"][0]["content"] for _, entry in sorted(self.kept().items())], ["who?", "other"])
+        again = self.again("--continue", second, "--temp", "0")
+        again.wait_for_prompt()
+        again.enter("who now?")
+        again.wait_for("I am two")
+        self.quit(again)
+        os.remove(second)
+        gone = self.again("--continue", width=200)
+        gone.wait_for("zinc chat MODEL --continue 2")
+        gone.wait_for("exit code 1")
+
+    def test_no_history_keeps_nothing(self):
+        chat = self.open("-n", "2", "--no-history")
+        chat.wait_for_prompt()
+        chat.enter("a secret")
+        chat.wait_for("2 tokens, ")
+        self.quit(chat)
+        self.assertFalse(pathlib.Path(self.folder, "state").exists())
+
+    def test_thinking_that_a_model_does_not_have_is_reported(self):
+        model = f"{self.folder}/plain.gguf"
+        script_model.write(model, ["ok"], template="{% for m in messages %}{{ m.content }}{% endfor %}<go>")
+        for command in (["run", model, "hi"], ["chat", model]):
+            for words, is_warned in (["--think"], True), (["--think", "low"], True), (["--no-think"], False), ([], False):
+                end = subprocess.run([ZINC, *command, *words, "-t", "1"], input="", capture_output=True, text=True,
+                                     timeout=TIMEOUT_S)
+                self.assertEqual("plain has no thinking mode" in end.stderr, is_warned, (command, words, end.stderr))
+                self.assertEqual(end.returncode, 0)
 
 
 class FirstUse(ScreenTest):

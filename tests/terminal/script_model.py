@@ -21,7 +21,7 @@ def entry(key, kind, value):
     return head + struct.pack("<I", kind) + pack[kind](value)
 
 
-def write(path, pieces):
+def write(path, pieces, template=TEMPLATE):
     """Writes a model to `path` that outputs the pieces after any prompt, one per token."""
     words = ["<unk>", "<end>", "<go>", *(f"<0x{i:02X}>" for i in range(256)), *(p.replace(" ", "\u2581") for p in pieces)]
     n = len(words)
@@ -69,7 +69,7 @@ def write(path, pieces):
         entry("tokenizer.ggml.unknown_token_id", TYPE_U32, UNKNOWN),
         entry("tokenizer.ggml.bos_token_id", TYPE_U32, END),
         entry("tokenizer.ggml.eos_token_id", TYPE_U32, END),
-        entry("tokenizer.chat_template", TYPE_TEXT, TEMPLATE),
+        entry("tokenizer.chat_template", TYPE_TEXT, template),
     ]
     head = struct.pack("<IIQQ", 0x46554747, 3, len(tensors), len(metadata)) + b"".join(metadata)
     offset = 0

@@ -6,10 +6,15 @@
 
 #include "base/nearest_name.h"
 #include "base/pluralize.h"
+#include "cli/hub_settings.h"
 #include "cli/model_file.h"
+#include "cli/model_memory.h"
+#include "hub/inventory.h"
 
 namespace zinc {
 namespace {
+
+constexpr int kHelpColumn = 22;
 
 Result<ChatAction> proceed_if_ok(const Status& status) {
   if (!status.ok()) return status.error();
@@ -19,11 +24,13 @@ Result<ChatAction> proceed_if_ok(const Status& status) {
 Result<ChatAction> show_help(ChatSession& session, const std::string&) {
   std::string text;
   for (const ChatCommand& command : chat_commands()) {
-    text += fmt::format("{:<22}{}\n", fmt::format("/{} {}", command.name, command.arguments), command.help);
+    text +=
+        fmt::format("{:<{}}{}\n", fmt::format("/{} {}", command.name, command.arguments), kHelpColumn, command.help);
   }
+  text += "Tab completes commands, models, files and settings. /bye, /exit and /q are /quit.\n";
   text += "A line ending in \\ continues on the next. \"\"\" encloses a multi-line message.\n";
   text += "//text sends a message that begins with /. Ctrl-C stops an answer, Ctrl-D exits.";
-  session.screen().print(text);
+  session.screen().print(text, kHelpColumn);
   return ChatAction::proceed;
 }
 
@@ -32,12 +39,31 @@ void show_model(ChatSession& session) {
                                      session.model().limits().context));
 }
 
-Result<ChatAction> change_model(ChatSession& session, const std::string& name) {
-  if (!name.empty()) {
-    ZINC_TRY(path, local_model_file(name));
-    if (!path) return fail(ErrorCode::not_found, "{0} is not installed; /pull {0} downloads it", name);
-    ZINC_TRY(loaded, session.load_model(name));
+// The installed models; the current one is marked.
+void list_installed_models(ChatSession& session) {
+  const Result<HubSettings> settings = hub_settings();
+  const Result<std::optional<std::filesystem::path>> current = local_model_file(session.model_reference());
+  if (!settings.ok()) return;
+  std::string text;
+  for (const ModelEntry& entry : list_models(settings.value(), host_memory())) {
+    if (entry.path.empty()) continue;
+    std::error_code missing;
+    const bool is_current =
+        current.ok() && current.value() && std::filesystem::equivalent(entry.path, *current.value(), missing);
+    text += fmt::format("\n{} {:<40} {:>9}", is_current ? '*' : ' ', entry.id, human_bytes(entry.n_bytes));
   }
+  if (!text.empty()) session.screen().print("Installed models, * in use; /model NAME changes to another:" + text);
+}
+
+Result<ChatAction> change_model(ChatSession& session, const std::string& name) {
+  if (name.empty()) {
+    show_model(session);
+    list_installed_models(session);
+    return ChatAction::proceed;
+  }
+  ZINC_TRY(path, local_model_file(name));
+  if (!path) return fail(ErrorCode::not_found, "{0} is not installed; /pull {0} downloads it", name);
+  ZINC_TRY(loaded, session.load_model(name));
   show_model(session);
   return ChatAction::proceed;
 }
@@ -77,54 +103,86 @@ Result<ChatAction> change_setting(ChatSession& session, const std::string& rest)
 }
 
 Result<ChatAction> undo(ChatSession& session, const std::string&) {
-  if (session.conversation().turns.empty()) return fail(ErrorCode::invalid_input, "nothing to undo");
-  const std::string question = session.conversation().turns.back().question;
-  session.undo();
+  const std::string question = session.undo();
+  if (question.empty()) return fail(ErrorCode::invalid_input, "nothing to undo");
   session.screen().print_status(fmt::format("undone: {}", question.substr(0, question.find('\n'))));
   return ChatAction::proceed;
 }
 
-Result<ChatAction> save(ChatSession& session, const std::string& path) {
+Result<ChatAction> save_to(ChatSession& session, const std::string& path, ChatSession::Overwrite overwrite) {
   if (path.empty()) return fail(ErrorCode::invalid_input, "/save needs a file name");
-  ZINC_TRY(saved, session.save(path));
+  ZINC_TRY(saved, session.save(path, overwrite));
   session.screen().print_status(
       fmt::format("{} saved to {}", pluralize(session.conversation().turns.size(), "turn"), path));
   return ChatAction::proceed;
 }
 
+Result<ChatAction> save(ChatSession& session, const std::string& path) {
+  return save_to(session, path, ChatSession::Overwrite::no);
+}
+Result<ChatAction> replace(ChatSession& session, const std::string& path) {
+  return save_to(session, path, ChatSession::Overwrite::yes);
+}
+
 Result<ChatAction> load(ChatSession& session, const std::string& path) {
   if (path.empty()) return fail(ErrorCode::invalid_input, "/load needs a file name");
   ZINC_TRY(loaded, session.load(path));
+  session.show_last_turns();
   session.screen().print_status(
       fmt::format("{} loaded from {}", pluralize(session.conversation().turns.size(), "turn"), path));
   return ChatAction::proceed;
 }
 
+Result<ChatAction> clear(ChatSession& session, const std::string&) {
+  const std::optional<int> id = session.kept_as();
+  session.clear();
+  session.screen().print_status(
+      id ? fmt::format("conversation cleared; `zinc chat --continue {}` takes up the old one", *id)
+         : "conversation cleared");
+  return ChatAction::proceed;
+}
+
+Result<ChatAction> list_conversations(ChatSession& session, const std::string&) {
+  ZINC_TRY(folder, conversation_folder());
+  std::string table = conversation_table(ConversationStore(folder).list(), session.screen().width());
+  table += "`zinc chat --continue ID` takes one up, `zinc chat --delete ID` deletes it.";
+  session.screen().print(table);
+  return ChatAction::proceed;
+}
+
+Result<ChatAction> show_stats(ChatSession& session, const std::string&) {
+  constexpr int kValueColumn = 16;
+  session.screen().print(session.stats_text(), kValueColumn);
+  return ChatAction::proceed;
+}
+
 constexpr std::array kCommands = {
-    ChatCommand{"help", "", "show this help", show_help},
-    ChatCommand{"model", "[NAME]", "show or change the model", change_model},
-    ChatCommand{"pull", "NAME", "download a model and switch to it", pull_model},
-    ChatCommand{"system", "[TEXT|none]", "show, set or remove the system message", change_system},
-    ChatCommand{"set", "[NAME VALUE]", "show or change the sampling settings", change_setting},
-    ChatCommand{"retry", "", "answer the last question again",
+    ChatCommand{"help", "", "show this help", ChatArgument::none, show_help},
+    ChatCommand{"model", "[NAME]", "list the installed models, or change to one", ChatArgument::installed_model,
+                change_model},
+    ChatCommand{"pull", "NAME", "download a model and switch to it", ChatArgument::any_model, pull_model},
+    ChatCommand{"system", "[TEXT|none]", "show, set or remove the system message", ChatArgument::text, change_system},
+    ChatCommand{"set", "[NAME VALUE]", "show or change sampling, lengths and thinking", ChatArgument::setting,
+                change_setting},
+    ChatCommand{"retry", "", "answer the last question again", ChatArgument::none,
                 [](ChatSession& session, const std::string&) { return proceed_if_ok(session.retry()); }},
-    ChatCommand{"undo", "", "remove the last question and its answer", undo},
-    ChatCommand{"save", "FILE", "write the conversation to a file", save},
-    ChatCommand{"load", "FILE", "load a saved conversation", load},
-    ChatCommand{"stats", "", "speed, memory and context use",
-                [](ChatSession& session, const std::string&) -> Result<ChatAction> {
-                  session.screen().print(session.stats_text());
-                  return ChatAction::proceed;
-                }},
-    ChatCommand{"clear", "", "clear the conversation",
-                [](ChatSession& session, const std::string&) -> Result<ChatAction> {
-                  session.clear();
-                  session.screen().print_status("conversation cleared");
-                  return ChatAction::proceed;
-                }},
-    ChatCommand{"quit", "", "exit (also Ctrl-D)",
+    ChatCommand{"undo", "", "remove the last question and its answer", ChatArgument::none, undo},
+    ChatCommand{"drop", "", "leave the oldest messages out of the prompt", ChatArgument::none,
+                [](ChatSession& session, const std::string&) { return proceed_if_ok(session.leave_out_oldest()); }},
+    ChatCommand{"save", "FILE", "write the conversation to a file", ChatArgument::file, save},
+    ChatCommand{"save!", "FILE", "the same, replacing an existing file", ChatArgument::file, replace},
+    ChatCommand{"load", "FILE", "load a saved conversation", ChatArgument::file, load},
+    ChatCommand{"conversations", "", "list the kept conversations", ChatArgument::none, list_conversations},
+    ChatCommand{"stats", "", "speed, memory and context use", ChatArgument::none, show_stats},
+    ChatCommand{"clear", "", "begin a new conversation", ChatArgument::none, clear},
+    ChatCommand{"quit", "", "exit (also Ctrl-D)", ChatArgument::none,
                 [](ChatSession&, const std::string&) -> Result<ChatAction> { return ChatAction::quit; }},
 };
+
+struct CommandAlias {
+  std::string_view typed, name;
+};
+constexpr CommandAlias kAliases[] = {{"bye", "quit"}, {"exit", "quit"}, {"q", "quit"}, {"?", "help"}};
 
 std::string trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t\n");
@@ -142,13 +200,28 @@ std::vector<std::string> chat_command_words() {
   return words;
 }
 
+std::vector<std::string> chat_command_aliases() {
+  std::vector<std::string> words;
+  for (const CommandAlias& alias : kAliases) words.push_back("/" + std::string(alias.typed));
+  return words;
+}
+
+const ChatCommand* find_chat_command(std::string_view word) {
+  std::string_view name = word.substr(std::min<size_t>(word.size(), 1));
+  for (const CommandAlias& alias : kAliases) {
+    if (alias.typed == name) name = alias.name;
+  }
+  for (const ChatCommand& command : kCommands) {
+    if (command.name == name) return &command;
+  }
+  return nullptr;
+}
+
 Result<ChatAction> run_chat_command(ChatSession& session, std::string_view line) {
   const size_t end = std::min(line.find_first_of(" \t\n"), line.size());
-  const std::string_view name = line.substr(1, end - 1);
-  for (const ChatCommand& command : kCommands) {
-    if (command.name == name) return command.run(session, trimmed(line.substr(end)));
-  }
   const std::string typed(line.substr(0, end));
+  if (const ChatCommand* const command = find_chat_command(typed))
+    return command->run(session, trimmed(line.substr(end)));
   const std::optional<std::string> suggestion = nearest_name(typed, chat_command_words());
   return fail(ErrorCode::invalid_input, "unknown command {}; {}/help lists all commands", typed,
               suggestion ? fmt::format("did you mean {}? ", *suggestion) : "");

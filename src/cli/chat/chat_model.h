@@ -42,6 +42,7 @@ class ChatModel {
   }
   int trained_context() const { return trained_context_; }
   std::string_view backend() const { return backend_; }
+  const ThinkingSupport& thinking() const { return served_->thinking; }
   bool takes_system() const { return served_->prompt.chat_template().supports_system(); }
 
  private:

@@ -3,14 +3,15 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 
 #include "base/atomic_file.h"
+#include "base/format_memory.h"
 #include "base/mapped_file.h"
 #include "base/pluralize.h"
 #include "cli/chat/signal_watch.h"
 #include "cli/model_file.h"
+#include "hub/source.h"
 
 namespace zinc {
 namespace {
@@ -21,26 +22,6 @@ void set_thinking(const ThinkingOptions& options, ChatRequest& request) {
   request.thinking = options.mode.is_on;
   request.reasoning_effort = options.mode.effort;
   request.thinking_budget = options.budget;
-}
-
-template <class T>
-bool read_number(const std::string& text, T& out) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
-template <class T>
-Status set_number(std::optional<T>& target, const std::string& name, const std::string& value) {
-  T number{};
-  if (value == "default") {
-    target.reset();
-  } else if (read_number(value, number)) {
-    target = number;
-  } else {
-    return fail(ErrorCode::invalid_input, "'{}' is not a valid value for {}; expected a number or 'default'", value,
-                name);
-  }
-  return ok_status();
 }
 
 std::filesystem::path expanded(const std::string& path) {
@@ -56,6 +37,43 @@ Status ChatSession::set_model(const std::string& name, const std::filesystem::pa
   ZINC_TRY(model, ChatModel::load(wanted, file, options_.context));
   model_ = std::move(model);
   return check_settings();
+}
+
+std::string ChatSession::model_reference() const {
+  const std::string& typed = options_.model.path;
+  std::error_code unreadable;
+  const bool is_file = typed.ends_with(".gguf") || std::filesystem::is_regular_file(typed, unreadable);
+  if (is_file && !has_source_prefix(typed)) return std::filesystem::absolute(typed, unreadable).string();
+  return typed.empty() ? model_->name() : typed;
+}
+
+void ChatSession::keep() {
+  if (!store_ || (!opened_ && conversation_.is_empty())) return;
+  const auto save = [this]() -> Status {
+    if (!opened_) {
+      ZINC_TRY(created, store_->create());
+      opened_ = std::move(created);
+    }
+    return opened_->save({model_reference(), given_settings(options_), conversation_});
+  };
+  if (const Status saved = save(); !saved.ok()) {
+    screen_.print_warning("this conversation is not kept: " + saved.error().message);
+    store_.reset();
+    opened_.reset();
+  }
+}
+
+void ChatSession::resume(OpenConversation opened, Conversation conversation) {
+  opened_ = std::move(opened);
+  conversation_ = std::move(conversation);
+  last_.reset();
+}
+
+std::optional<int> ChatSession::kept_as() const { return opened_ ? std::optional(opened_->id()) : std::nullopt; }
+
+void ChatSession::warn_of_ignored_thinking() {
+  const std::string text = ignored_thinking_text(options_.thinking, model_->thinking(), model_->name());
+  if (!text.empty()) screen_.print_warning(text);
 }
 
 Status ChatSession::load_model(const std::string& name) {
@@ -78,7 +96,10 @@ Status ChatSession::load_model(const std::string& name) {
   shutdown_requested_ = watch && is_ended();
   if (loaded.ok() || is_first) {
     last_.reset();
-    return loaded;
+    if (!loaded.ok()) return loaded;
+    warn_of_ignored_thinking();
+    keep();
+    return ok_status();
   }
   options_.model.path = old_name;
   model_.reset();
@@ -91,13 +112,16 @@ Status ChatSession::load_model(const std::string& name) {
   return loaded;
 }
 
-Error ChatSession::context_full_error(const Error& error) const {
-  const int context = model_->limits().context;
-  const std::string more = context < model_->trained_context()
-                               ? fmt::format(", or restart with -c {}", model_->trained_context())
-                               : std::string();
-  return fail(error.code, "the context is full: {}. /undo removes the last turn, /clear all turns{}", error.message,
-              more);
+Error ChatSession::context_full_error(std::string_view what) const {
+  const int64_t context = model_->limits().context, trained = model_->trained_context();
+  const int64_t larger = std::min(context * 2, trained);
+  const std::string continued =
+      opened_ ? fmt::format("; `zinc chat --continue {} -c {}` continues with a larger context", opened_->id(), larger)
+              : fmt::format("; `zinc chat -c {}` has a larger context", larger);
+  return fail(ErrorCode::context_exceeded,
+              "the context of {} tokens is full: {}. /drop leaves the oldest messages out of the prompt, /undo removes "
+              "the last turn, /clear begins a new conversation{}",
+              context, what, context < trained ? continued : "");
 }
 
 void ChatSession::print_summary(const Outcome& outcome) {
@@ -111,15 +135,15 @@ void ChatSession::print_summary(const Outcome& outcome) {
     screen_.print_warning(fmt::format("the answer was cut off at the limit of {}; /set max_tokens 0 removes the limit",
                                       pluralize(options_.max_tokens, "token")));
   } else if (outcome.reason == StopReason::context_full) {
-    screen_.print_warning(
-        context_full_error({ErrorCode::context_exceeded, fmt::format("the answer was cut off at token {}", context)})
-            .message);
+    screen_.print_warning(context_full_error("the answer was cut off").message);
   }
 }
 
 Status ChatSession::ask(const std::string& question) {
+  conversation_.unanswered = question;
+  keep();
   ChatRequest request;
-  request.messages = conversation_.messages_with(question);
+  request.messages = conversation_.prompt(question);
   request.sampling = options_.sampling.resolve(recommended_sampling());
   request.seed = request.sampling.seed;
   set_thinking(options_.thinking, request);
@@ -141,10 +165,14 @@ Status ChatSession::ask(const std::string& question) {
   screen_.end_answer();
   if (!outcome.ok()) {
     const bool is_length = outcome.error().code == ErrorCode::context_exceeded;
-    return is_length ? context_full_error(outcome.error()) : outcome.error();
+    const bool is_alone = conversation_.n_left_out == conversation_.turns.size();
+    const char* const what = is_alone ? "the message alone does not fit" : "the conversation no longer fits";
+    return is_length ? context_full_error(what) : outcome.error();
   }
   shutdown_requested_ = SignalWatch::last_signal() != 0 && SignalWatch::last_signal() != SIGINT;
+  conversation_.unanswered.clear();
   conversation_.turns.push_back({question, message.content, message.reasoning_content});
+  keep();
   last_ = std::move(outcome.value());
   print_summary(*last_);
   if (!screen_.written().ok()) return screen_.written();
@@ -154,31 +182,81 @@ Status ChatSession::ask(const std::string& question) {
 }
 
 Status ChatSession::retry() {
+  if (const std::string question = conversation_.unanswered; !question.empty()) return ask(question);
   if (conversation_.turns.empty()) return fail(ErrorCode::invalid_input, "no answer to retry yet");
   const Turn last = conversation_.turns.back();
+  const size_t n_left_out = conversation_.n_left_out;
   conversation_.turns.pop_back();
+  conversation_.n_left_out = std::min(n_left_out, conversation_.turns.size());
   Status asked = ask(last.question);
-  if (!asked.ok()) conversation_.turns.push_back(last);
+  if (!asked.ok()) {
+    conversation_.turns.push_back(last);
+    conversation_.n_left_out = n_left_out;
+    conversation_.unanswered.clear();
+    keep();
+  }
   return asked;
 }
 
-bool ChatSession::undo() {
-  if (conversation_.turns.empty()) return false;
-  conversation_.turns.pop_back();
-  last_.reset();
-  return true;
+std::string ChatSession::undo() {
+  std::string question = std::exchange(conversation_.unanswered, {});
+  if (question.empty() && !conversation_.turns.empty()) {
+    question = conversation_.turns.back().question;
+    conversation_.turns.pop_back();
+    conversation_.n_left_out = std::min(conversation_.n_left_out, conversation_.turns.size());
+    last_.reset();
+  }
+  keep();
+  return question;
 }
 
 void ChatSession::clear() {
-  conversation_.turns.clear();
+  conversation_ = {.system = conversation_.system};
+  opened_.reset();
   last_.reset();
 }
 
-Status ChatSession::save(const std::string& path) {
+void ChatSession::set_system(std::string text) {
+  conversation_.system = std::move(text);
+  keep();
+}
+
+int ChatSession::count_tokens(size_t n_left_out, std::string_view question) const {
+  Conversation sent = conversation_;
+  sent.n_left_out = n_left_out;
+  ChatRequest request;
+  request.messages = sent.prompt(question);
+  set_thinking(options_.thinking, request);
+  return model_->count_tokens(std::move(request));
+}
+
+Status ChatSession::leave_out_oldest() {
+  const std::string question = conversation_.unanswered;
+  const int target = model_->limits().context / 2;  // the other half is for the answers to come
+  size_t low = conversation_.n_left_out, high = conversation_.turns.size();
+  if (low == high) return fail(ErrorCode::invalid_input, "there are no earlier messages to leave out");
+  while (low < high) {  // binary search: counting renders the whole prompt
+    const size_t middle = (low + high) / 2;
+    count_tokens(middle, question) <= target ? high = middle : low = middle + 1;
+  }
+  if (low == conversation_.n_left_out && question.empty()) {
+    return fail(ErrorCode::invalid_input, "the conversation fills less than half of the context; nothing is left out");
+  }
+  if (count_tokens(low, question) >= model_->limits().context)
+    return context_full_error("the message alone does not fit");
+  conversation_.n_left_out = low;
+  last_.reset();
+  keep();
+  screen_.print_status(
+      fmt::format("{} left out of the prompt; the conversation keeps them", pluralize(low, "oldest turn")));
+  return question.empty() ? ok_status() : ask(question);
+}
+
+Status ChatSession::save(const std::string& path, Overwrite overwrite) {
   const std::filesystem::path target = std::filesystem::absolute(expanded(path));
   std::error_code ignored;
-  if (target != file_ && std::filesystem::exists(target, ignored)) {
-    return fail(ErrorCode::invalid_input, "{}: already exists; choose another name or delete it first", path);
+  if (overwrite == Overwrite::no && target != file_ && std::filesystem::exists(target, ignored)) {
+    return fail(ErrorCode::invalid_input, "{0}: already exists; /save! {0} replaces it", path);
   }
   const json::object file{{"model", model_->name()}, {"messages", conversation_.messages()}};
   ZINC_TRY(written, write_file_atomically(target, to_pretty_json(file) + "\n"));
@@ -193,10 +271,22 @@ Status ChatSession::load(const std::string& path) {
   if (!file.ok()) return fail(file.error().code, "{}: {}", path, file.error().message);
   Result<Conversation> read = Conversation::read(file.value());
   if (!read.ok()) return fail(read.error().code, "{}: {}", path, read.error().message);
+  clear();  // what was loaded is kept as another conversation
   conversation_ = std::move(read.value());
   file_ = std::filesystem::absolute(expanded(path));
-  last_.reset();
+  keep();
   return ok_status();
+}
+
+void ChatSession::show_last_turns() {
+  constexpr size_t kShown = 2;
+  const std::vector<Turn>& turns = conversation_.turns;
+  const size_t first = turns.size() - std::min(turns.size(), kShown);
+  if (first > 0) screen_.print_status(fmt::format("({} before)", pluralize(first, "turn")));
+  for (size_t i = first; i < turns.size(); ++i) screen_.show_turn(turns[i].question, turns[i].answer);
+  if (conversation_.unanswered.empty()) return;
+  screen_.print_status(
+      fmt::format("the last question has no answer; /retry asks it again: {}", conversation_.unanswered));
 }
 
 Status ChatSession::check_settings() const {
@@ -205,67 +295,21 @@ Status ChatSession::check_settings() const {
 
 Status ChatSession::set(const std::string& name, const std::string& value) {
   const ChatOptions before = options_;
-  SamplingOptions& sampling = options_.sampling;
-  Status status = ok_status();
-  if (name == "temp") {
-    status = set_number(sampling.temperature, name, value);
-  } else if (name == "top_k") {
-    status = set_number(sampling.top_k, name, value);
-  } else if (name == "top_p") {
-    status = set_number(sampling.top_p, name, value);
-  } else if (name == "min_p") {
-    status = set_number(sampling.min_p, name, value);
-  } else if (name == "repeat_penalty") {
-    status = set_number(sampling.repeat_penalty, name, value);
-  } else if (name == "presence_penalty") {
-    status = set_number(sampling.presence_penalty, name, value);
-  } else if (name == "seed") {
-    status = set_number(sampling.seed, name, value);
-  } else if (name == "max_tokens") {
-    std::optional<int> n;
-    status = set_number(n, name, value);
-    if (status.ok() && n.value_or(0) < 0)
-      status = fail(ErrorCode::invalid_input, "max_tokens is {}; expected 0 or more", *n);
-    if (status.ok()) options_.max_tokens = n.value_or(0);
-  } else if (name == "think") {
-    status = set_thinking_mode(value, options_.thinking.mode);
-  } else if (name == "think_budget") {
-    std::optional<int> n;
-    status = set_number(n, name, value);
-    if (status.ok() && n.value_or(0) < 0)
-      status = fail(ErrorCode::invalid_input, "think_budget is {}; expected 0 or more", *n);
-    if (status.ok()) options_.thinking.budget = n.value_or(-1);
-  } else {
-    status = fail(ErrorCode::invalid_input,
-                  "unknown setting '{}'; available: temp, top_k, top_p, min_p, repeat_penalty, presence_penalty, seed, "
-                  "max_tokens, think and think_budget",
-                  name);
-  }
+  Status status = set_chat_setting(name, value, options_);
   if (status.ok()) status = check_settings();
-  if (!status.ok()) options_ = before;
-  return status;
+  if (!status.ok()) {
+    options_ = before;
+    return status;
+  }
+  if (thinking_mode_name(before.thinking.mode) != thinking_mode_name(options_.thinking.mode))
+    warn_of_ignored_thinking();
+  keep();
+  return ok_status();
 }
 
 std::string ChatSession::settings_text() const {
-  const SamplingParams p = options_.sampling.resolve(recommended_sampling());
-  const SamplingOptions& explicit_options = options_.sampling;
-  std::string text;
-  const auto add = [&](const char* name, const auto& value, const auto& option) {
-    text += fmt::format("{:<18}{}{}\n", name, value, option ? "" : "  (default)");
-  };
-  add("temp", p.temperature, explicit_options.temperature);
-  add("top_k", p.top_k, explicit_options.top_k);
-  add("top_p", p.top_p, explicit_options.top_p);
-  add("min_p", p.min_p, explicit_options.min_p);
-  add("repeat_penalty", p.repeat_penalty, explicit_options.repeat_penalty);
-  add("presence_penalty", p.presence_penalty, explicit_options.presence_penalty);
-  text += fmt::format("{:<18}{}\n", "seed",
-                      explicit_options.seed ? std::to_string(*explicit_options.seed) : "a new one for each answer");
-  text += fmt::format("{:<18}{}\n", "max_tokens", options_.max_tokens);
-  text += fmt::format("{:<18}{}\n", "think", thinking_mode_name(options_.thinking.mode));
-  const int budget = options_.thinking.budget;
-  text += fmt::format("{:<18}{}\n", "think_budget", budget < 0 ? "no limit" : std::to_string(budget));
-  return text + fmt::format("Defaults: {}.", recommended_sampling().origin);
+  const SamplingParams sampling = options_.sampling.resolve(recommended_sampling());
+  return chat_settings_text(options_, sampling) + fmt::format("Sampling defaults: {}.", recommended_sampling().origin);
 }
 
 std::string ChatSession::sampling_line() const {
@@ -282,24 +326,27 @@ int ChatSession::context_used() const {
   if (conversation_.turns.empty()) return 0;
   const int context = model_->limits().context;
   if (last_) return std::min(last_->usage.n_prompt + last_->usage.n_completion, context);
-  ChatRequest request;
-  request.messages = conversation_.messages();
-  set_thinking(options_.thinking, request);
-  return std::min(model_->count_tokens(std::move(request)), context);
+  return std::min(count_tokens(conversation_.n_left_out, ""), context);
 }
 
 std::string ChatSession::stats_text() const {
   const EngineLimits& limits = model_->limits();
-  std::string text = fmt::format(
-      "model           {} on {}\nmemory          {} bytes of weights, {} bytes of KV cache\nturns           {}",
-      model_->name(), model_->backend(), limits.weight_bytes, limits.cache_bytes, conversation_.turns.size());
-  text += fmt::format("\ncontext         {} of {}", context_used(), limits.context);
+  std::string text =
+      fmt::format("model           {} on {}\nmemory          {} of weights, {} of KV cache\nturns           {}",
+                  model_->name(), model_->backend(), format_memory(limits.weight_bytes),
+                  format_memory(limits.cache_bytes), conversation_.turns.size());
+  if (conversation_.n_left_out > 0)
+    text += fmt::format(", the oldest {} left out of the prompt", conversation_.n_left_out);
+  text += fmt::format("\ncontext         {} of {}", context_used(), pluralize(limits.context, "token"));
+  if (opened_)
+    text += fmt::format("\nkept as         {}; `zinc chat --continue {}` takes it up", opened_->id(), opened_->id());
   if (!last_) return text;
   const Usage& usage = last_->usage;
   const Timings& timings = last_->timings;
-  text += fmt::format("\nlast prompt     {} tokens, {} of them cached; the rest at {:.1f} tok/s", usage.n_prompt,
-                      usage.n_cached, rate(usage.n_prompt - usage.n_cached, timings.prefill_s));
-  text += fmt::format("\nlast answer     {} tokens at {:.1f} tok/s ({}); {}", usage.n_completion,
+  text += fmt::format("\nlast prompt     {}, {} of them cached; the rest at {:.1f} tok/s",
+                      pluralize(usage.n_prompt, "token"), usage.n_cached,
+                      rate(usage.n_prompt - usage.n_cached, timings.prefill_s));
+  text += fmt::format("\nlast answer     {} at {:.1f} tok/s ({}); {}", pluralize(usage.n_completion, "token"),
                       rate(usage.n_completion - 1, timings.decode_s), stop_reason_name(last_->reason),
                       sampling_text(last_sampling_));
   return text;

@@ -1,5 +1,7 @@
 #include "cli/chat/conversation.h"
 
+#include <algorithm>
+
 namespace zinc {
 namespace {
 
@@ -11,10 +13,11 @@ Result<std::string> text_field(const json::object& message, std::string_view fie
 
 }  // namespace
 
-json::array Conversation::messages() const {
+json::array Conversation::messages_from(size_t first_turn) const {
   json::array out;
   if (!system.empty()) out.push_back({{"role", "system"}, {"content", system}});
-  for (const Turn& turn : turns) {
+  for (size_t i = first_turn; i < turns.size(); ++i) {
+    const Turn& turn = turns[i];
     out.push_back({{"role", "user"}, {"content", turn.question}});
     json::object answer{{"role", "assistant"}, {"content", turn.answer}};
     if (!turn.reasoning.empty()) answer["reasoning_content"] = turn.reasoning;
@@ -23,9 +26,24 @@ json::array Conversation::messages() const {
   return out;
 }
 
-json::array Conversation::messages_with(std::string_view question) const {
-  json::array out = messages();
-  out.push_back({{"role", "user"}, {"content", question}});
+json::array Conversation::messages() const { return messages_from(0); }
+
+json::array Conversation::prompt(std::string_view question) const {
+  json::array out = messages_from(n_left_out);
+  if (!question.empty()) out.push_back({{"role", "user"}, {"content", question}});
+  return out;
+}
+
+std::string Conversation::title() const {
+  const std::string& first = turns.empty() ? unanswered : turns.front().question;
+  const size_t begin = std::min(first.find_first_not_of(" \t\n"), first.size());
+  return first.substr(begin, first.find('\n', begin) - begin);
+}
+
+json::object Conversation::to_json() const {
+  json::object out{{"messages", messages()}};
+  if (!unanswered.empty()) out["unanswered"] = unanswered;
+  if (n_left_out > 0) out["n_left_out"] = static_cast<int64_t>(n_left_out);
   return out;
 }
 
@@ -62,6 +80,11 @@ Result<Conversation> Conversation::read(const json::value& file) {
   if ((messages.size() + (has_system ? 1 : 0)) % 2 == 1) {
     return fail(ErrorCode::invalid_input, "the last user message has no reply");
   }
+  const json::object& fields = file.get_object();
+  if (const json::value* text = fields.if_contains("unanswered"); text && text->is_string())
+    out.unanswered = text->get_string();
+  if (const json::value* n = fields.if_contains("n_left_out"); n && n->is_int64() && n->get_int64() > 0)
+    out.n_left_out = std::min(static_cast<size_t>(n->get_int64()), out.turns.size());
   return out;
 }
 

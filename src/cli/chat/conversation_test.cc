@@ -30,10 +30,30 @@ TEST(Conversation, empty_system_message_is_ignored) {
 
 TEST(Conversation, new_question_follows_earlier_messages) {
   const Conversation said{.turns = {{"one?", "1"}}};
-  const json::array messages = said.messages_with("two?");
+  const json::array messages = said.prompt("two?");
   ASSERT_EQ(messages.size(), 3u);
   EXPECT_EQ(messages[2].at("content").as_string(), "two?");
   EXPECT_EQ(said.turns.size(), 1u);
+}
+
+TEST(Conversation, turns_left_out_are_kept_but_not_part_of_the_prompt) {
+  const Conversation said{
+      .system = "Be brief.", .turns = {{"one?", "1"}, {"two?", "2"}}, .unanswered = "three?", .n_left_out = 1};
+  const json::array prompt = said.prompt(said.unanswered);
+  ASSERT_EQ(prompt.size(), 4u);
+  EXPECT_EQ(prompt[0].at("content").as_string(), "Be brief.");
+  EXPECT_EQ(prompt[1].at("content").as_string(), "two?");
+  EXPECT_EQ(prompt[3].at("content").as_string(), "three?");
+  const Conversation read = Conversation::read(said.to_json()).value();
+  EXPECT_EQ(read.messages(), said.messages());
+  EXPECT_EQ(read.unanswered, "three?");
+  EXPECT_EQ(read.n_left_out, 1u);
+}
+
+TEST(Conversation, title_is_the_first_line_of_the_first_question) {
+  EXPECT_EQ((Conversation{.turns = {{"\n why?\nbecause", "1"}, {"two?", "2"}}}).title(), "why?");
+  EXPECT_EQ((Conversation{.unanswered = "one"}).title(), "one");
+  EXPECT_EQ(Conversation().title(), "");
 }
 
 TEST(Conversation, invalid_files_are_rejected_with_the_message_index) {

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "cli/output.h"
+#include "cli/terminal.h"
 
 namespace zinc {
 namespace {
@@ -61,19 +62,13 @@ void append_pasted(std::wstring& text, wchar_t c) {
   if (c >= 0x20 || c == L'\n' || c == L'\t') text += c;
 }
 
-std::string common_start(const std::string& a, const std::string& b) {
-  size_t n = 0;
-  while (n < a.size() && n < b.size() && a[n] == b[n]) ++n;
-  return a.substr(0, n);
-}
-
 }  // namespace
 
 struct LineEditor::State {
   EditLine* editor = nullptr;
   History* history = nullptr;
   std::string prompt;
-  std::vector<std::string> words;
+  Complete complete_line;
   bool was_interrupted = false;
   bool begins_pasted = false;  // several lines were pasted at the start of the line
   bool is_vi = false;          // ~/.editrc says so
@@ -129,16 +124,12 @@ struct LineEditor::State {
   static unsigned char complete(EditLine* editor, int) {
     const LineInfo* const line = ::el_line(editor);
     const std::string typed(line->buffer, static_cast<size_t>(line->cursor - line->buffer));
-    std::string found;
-    int n_found = 0;
-    for (const std::string& word : of(editor).words) {
-      if (!word.starts_with(typed)) continue;
-      found = n_found++ == 0 ? word : common_start(found, word);
-    }
-    if (typed.empty() || n_found == 0) return CC_REFRESH_BEEP;
-    if (n_found == 1) found += ' ';
-    const std::string rest = found.substr(typed.size());
-    return rest.empty() || ::el_insertstr(editor, rest.c_str()) != 0 ? CC_REFRESH_BEEP : CC_REFRESH;
+    const Completion found = of(editor).complete_line(typed);
+    if (found.words.empty()) return CC_REFRESH_BEEP;
+    if (!found.insertion.empty() && ::el_insertstr(editor, found.insertion.c_str()) != 0) return CC_REFRESH_BEEP;
+    if (found.words.size() == 1) return CC_REFRESH;
+    const Status listed = write_output("\n" + candidate_table(found, terminal_width(STDOUT_FILENO)));
+    return listed.ok() ? CC_REDISPLAY : CC_EOF;
   }
 
   // Bound after ~/.editrc is read: the chat needs these keys for interrupting and pasting.
@@ -151,7 +142,7 @@ struct LineEditor::State {
     ::el_set(editor, EL_SETTY, "-d", "-isig", nullptr);  // Ctrl-C and Ctrl-Z are keys while a line is edited
     add("zinc-interrupt", "drop the line", "^C", &State::interrupt);
     add("zinc-suspend", "suspend the program", "^Z", &State::suspend);
-    add("zinc-complete", "complete a command", "^I", &State::complete);
+    add("zinc-complete", "complete a command or its argument", "^I", &State::complete);
     ::el_set(editor, EL_ADDFN, "zinc-paste", "insert pasted text", &State::paste);
     // In vi insert mode, Esc switches to command mode: bind the rest of the sequence there.
     if (is_vi) {
@@ -176,10 +167,10 @@ struct LineEditor::State {
 LineEditor::LineEditor(std::unique_ptr<State> state) : state_(std::move(state)) {}
 LineEditor::~LineEditor() = default;
 
-Result<std::unique_ptr<LineEditor>> LineEditor::create(std::vector<std::string> words) {
+Result<std::unique_ptr<LineEditor>> LineEditor::create(Complete complete) {
   use_utf8();
   auto state = std::make_unique<State>();
-  state->words = std::move(words);
+  state->complete_line = std::move(complete);
   state->editor = ::el_init("zinc", stdin, stdout, stderr);
   state->history = ::history_init();
   if (!state->editor || !state->history) {

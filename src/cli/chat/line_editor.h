@@ -2,18 +2,22 @@
 // one message including its newlines. The terminal mode is changed only while read_line() runs.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
-#include <vector>
+#include <string_view>
 
+#include "cli/chat/completion.h"
 #include "cli/chat/message_input.h"
 
 namespace zinc {
 
 class LineEditor final : public LineSource {
  public:
-  // `words`: completed by Tab at the start of a line.
-  static Result<std::unique_ptr<LineEditor>> create(std::vector<std::string> words);
+  // The completion of a line up to the cursor: Tab inserts what all candidates have in common, and lists them if there
+  // are several.
+  using Complete = std::function<Completion(std::string_view line)>;
+  static Result<std::unique_ptr<LineEditor>> create(Complete complete);
   ~LineEditor() override;
   LineEditor(const LineEditor&) = delete;
   LineEditor& operator=(const LineEditor&) = delete;

@@ -3,17 +3,23 @@
 #include <unistd.h>
 
 #include <memory>
+#include <utility>
 
 #include "cli/chat/chat_commands.h"
+#include "cli/chat/completion.h"
+#include "cli/chat/conversation_store.h"
 #include "cli/chat/history_file.h"
 #include "cli/chat/line_editor.h"
 #include "cli/chat/start_chat.h"
 #include "cli/command.h"
 #include "cli/hub_settings.h"
 #include "cli/model_file.h"
+#include "cli/model_memory.h"
 #include "cli/number_in_range.h"
+#include "cli/output.h"
 #include "cli/serve_web_ui.h"
 #include "cli/terminal.h"
+#include "hub/inventory.h"
 
 namespace zinc::command_chat {
 namespace {
@@ -24,14 +30,28 @@ struct Options {
   bool no_color = false;
   bool no_history = false;
   bool in_browser = false;
+  bool continues = false;  // an earlier conversation
+  std::string continued;   // its number or a part of its title; empty: the latest
+  bool lists = false;
+  std::vector<std::string> deleted;
 };
+
+std::vector<std::string> model_names(ModelNames wanted) {
+  std::vector<std::string> names;
+  const Result<HubSettings> settings = hub_settings();
+  if (!settings.ok()) return names;
+  for (const ModelEntry& entry : list_models(settings.value(), host_memory())) {
+    if (wanted == ModelNames::all || !entry.path.empty()) names.push_back(entry.id);
+  }
+  return names;
+}
 
 Result<std::unique_ptr<LineSource>> open_lines(const ScreenKind& kind) {
   if (!kind.is_interactive || !kind.is_terminal || is_dumb_terminal()) {
     const Prompts prompts = kind.is_terminal ? Prompts::to_output : Prompts::to_errors;
     return std::unique_ptr<LineSource>(std::make_unique<PlainLines>(kind.is_interactive ? prompts : Prompts::none));
   }
-  ZINC_TRY(editor, LineEditor::create(chat_command_words()));
+  ZINC_TRY(editor, LineEditor::create([](std::string_view line) { return complete_chat_line(line, model_names); }));
   return std::unique_ptr<LineSource>(std::move(editor));
 }
 
@@ -99,23 +119,127 @@ Status run_chat(ChatSession& session, LineSource& lines, InputHistory& history) 
   return session.screen().written();
 }
 
-Status run(const Options& options) {
-  if (options.in_browser) return serve_web_ui(options.chat.model.path);
+Status print_conversations() {
+  ZINC_TRY(folder, conversation_folder());
+  return write_output(conversation_table(ConversationStore(folder).list(), terminal_width(STDOUT_FILENO)));
+}
+
+Status delete_conversations(const std::vector<std::string>& wanted) {
+  ZINC_TRY(folder, conversation_folder());
+  const ConversationStore store(folder);
+  std::vector<int> ids;
+  for (const std::string& word : wanted) {
+    if (word == "all") {
+      for (const ConversationSummary& conversation : store.list()) ids.push_back(conversation.id);
+      continue;
+    }
+    int id = 0;
+    if (!CLI::detail::lexical_cast(word, id) || id <= 0)
+      return fail(ErrorCode::invalid_input, "'{}' is not the number of a conversation; expected a number or all", word);
+    ids.push_back(id);
+  }
+  for (const int id : ids) {
+    ZINC_TRY(removed, store.remove(id));
+    ZINC_TRY(written, write_output(fmt::format("conversation {} deleted\n", id)));
+  }
+  return ok_status();
+}
+
+struct Continued {
+  OpenConversation opened;
+  StoredConversation stored;
+};
+
+// Opens the conversation and takes over its model and settings where the command line has none.
+Result<Continued> open_conversation(const ConversationStore& store, Options& options) {
+  std::string& model = options.chat.model.path;
+  const bool is_number = options.continued.find_first_not_of("0123456789") == std::string::npos;
+  if (!is_number && model.empty() && is_model_name(options.continued))  // `zinc chat --continue MODEL`
+    model = std::exchange(options.continued, {});
+  ZINC_TRY(id, store.find(options.continued));
+  ZINC_TRY(opened, store.open(id));
+  ZINC_TRY(stored, store.read(id));
+  if (model.empty()) model = stored.model;
+  set_missing_settings(stored.settings, options.chat);
+  return Continued{std::move(opened), std::move(stored)};
+}
+
+void greet(ChatSession& session) {
+  ChatScreen& screen = session.screen();
+  if (!screen.kind().is_interactive) return;
+  screen.print_status(fmt::format("{} on {}, context {}. /help lists commands.", session.model().name(),
+                                  session.model().backend(), session.model().limits().context));
+  screen.print_status(session.sampling_line());
+}
+
+Status load_first_model(ChatSession& session, const std::string& name, const std::optional<Continued>& continued) {
+  Status loaded = session.load_model(name);
+  const bool is_stored = continued && continued->stored.model == name;
+  if (loaded.ok() || !is_stored || loaded.error().code == ErrorCode::cancelled) return loaded;
+  return fail(loaded.error().code, "{}; to continue with another model: zinc chat MODEL --continue {}",
+              loaded.error().message, continued->opened.id());
+}
+
+Status chat(Options& options) {
   const bool is_terminal = ::isatty(STDOUT_FILENO) == 1;
   ChatScreen screen({.is_terminal = is_terminal,
                      .has_colors = is_terminal && !options.no_color && shows_colors(STDOUT_FILENO),
-                     .is_interactive = ::isatty(STDIN_FILENO) == 1});
-  ChatSession session(options.chat, screen);
-  ZINC_TRY(loaded, session.load_model(options.chat.model.path));
-  session.set_system(options.system);
-  if (screen.kind().is_interactive) {
-    screen.print_status(fmt::format("{} on {}, context {}. /help lists commands.", session.model().name(),
-                                    session.model().backend(), session.model().limits().context));
-    screen.print_status(session.sampling_line());
+                     .is_interactive = ::isatty(STDIN_FILENO) == 1,
+                     .width = [] { return terminal_width(STDOUT_FILENO); }});
+  const Result<std::filesystem::path> folder = conversation_folder();
+  std::optional<Continued> continued;
+  if (options.continues) {
+    if (!folder.ok()) return folder.error();
+    ZINC_TRY(opened, open_conversation(ConversationStore(folder.value()), options));
+    continued = std::move(opened);
   }
+  ChatSession session(options.chat, screen);
+  if (Status loaded = load_first_model(session, options.chat.model.path, continued); !loaded.ok()) return loaded;
+  greet(session);
+  const bool keeps = folder.ok() && !options.no_history && (screen.kind().is_interactive || continued);
+  if (keeps) session.keep_in(ConversationStore(folder.value()));
+  if (continued) session.resume(std::move(continued->opened), std::move(continued->stored.conversation));
+  if (!options.system.empty()) session.set_system(options.system);
+  if (continued) session.show_last_turns();
   ZINC_TRY(lines, open_lines(screen.kind()));
   InputHistory history(*lines, screen.kind().is_interactive && !options.no_history);
-  return run_chat(session, *lines, history);
+  Status ended = run_chat(session, *lines, history);
+  if (ended.ok() && session.kept_as() && screen.kind().is_interactive) {
+    screen.print_status(
+        fmt::format("The conversation is kept: `zinc chat --continue {}` takes it up.", *session.kept_as()));
+  }
+  return ended;
+}
+
+Status run(Options& options) {
+  if (options.in_browser) return serve_web_ui(options.chat.model.path);
+  if (options.lists) return print_conversations();
+  return options.deleted.empty() ? chat(options) : delete_conversations(options.deleted);
+}
+
+void declare_conversation_options(CLI::App& app, Options& options) {
+  CLI::Option* const resume =
+      app.add_option_function<std::string>(
+             "--continue",
+             [&options](const std::string& word) {
+               options.continues = true;
+               options.continued = word;
+             },
+             "continue a conversation: the latest, one by its number, or the latest with TEXT in its title; its model, "
+             "system message and settings apply unless others are given")
+          ->option_text("[ID|TEXT]")
+          ->expected(0, 1)
+          ->trigger_on_parse();
+  CLI::Option* const list = app.add_flag("--list", options.lists, "list the kept conversations")->excludes(resume);
+  CLI::Option* const removal =
+      app.add_option("--delete", options.deleted, "delete kept conversations by number, or all")
+          ->option_text("ID...|all")
+          ->excludes(resume)
+          ->excludes(list);
+  app.add_flag("--no-history", options.no_history, "keep neither this conversation nor the input history")
+      ->excludes(resume)
+      ->excludes(list)
+      ->excludes(removal);
 }
 
 std::function<Status()> declare(CLI::App& app) {
@@ -132,7 +256,7 @@ std::function<Status()> declare(CLI::App& app) {
       ->capture_default_str();
   declare_thinking_options(app, chat.thinking);
   app.add_flag("--no-color", options->no_color, "no colors; also if NO_COLOR is set or TERM is dumb");
-  app.add_flag("--no-history", options->no_history, "do not read or write the input history");
+  declare_conversation_options(app, *options);
   declare_sampling_options(app, chat.sampling);
   declare_chat_template_option(app, chat.model);
   declare_model_options(app, chat.model);

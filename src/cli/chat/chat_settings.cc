@@ -1,0 +1,204 @@
+#include "cli/chat/chat_settings.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <concepts>
+#include <optional>
+
+#include "base/nearest_name.h"
+#include "cli/number_in_range.h"
+
+namespace zinc {
+namespace {
+
+constexpr std::string_view kUnset = "default";
+
+template <class T>
+Result<std::optional<T>> parse_setting(std::string_view name, const std::string& value) {
+  if (value == kUnset) return std::optional<T>();
+  T number{};
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error == std::errc() && end == value.data() + value.size()) return std::optional<T>(number);
+  return fail(ErrorCode::invalid_input, "{}: '{}' is not a valid value; expected a {}number or 'default'", name, value,
+              std::integral<T> ? "whole " : "");
+}
+
+// An option without which the model's recommended value applies.
+template <class T>
+ChatSetting recommended_setting(std::string_view name, std::optional<T> SamplingOptions::*option,
+                                T SamplingParams::*param, std::string_view alias = {}) {
+  return {.name = name,
+          .alias = alias,
+          .set = [=](ChatOptions& options, const std::string& value) -> Status {
+            ZINC_TRY(number, parse_setting<T>(name, value));
+            options.sampling.*option = number;
+            return ok_status();
+          },
+          .given =
+              [=](const ChatOptions& options) {
+                const std::optional<T>& value = options.sampling.*option;
+                return value ? fmt::format("{}", *value) : std::string();
+              },
+          .effective = [=](const ChatOptions&,
+                           const SamplingParams& sampling) { return fmt::format("{}", sampling.*param); }};
+}
+
+// An option with a fixed default.
+template <class T>
+ChatSetting fixed_setting(std::string_view name, T SamplingParams::*param) {
+  return {.name = name,
+          .set = [=](ChatOptions& options, const std::string& value) -> Status {
+            ZINC_TRY(number, parse_setting<T>(name, value));
+            options.sampling.params.*param = number.value_or(SamplingParams().*param);
+            return ok_status();
+          },
+          .given =
+              [=](const ChatOptions& options) {
+                const T value = options.sampling.params.*param;
+                return value != SamplingParams().*param ? fmt::format("{}", value) : std::string();
+              },
+          .effective = [=](const ChatOptions&,
+                           const SamplingParams& sampling) { return fmt::format("{}", sampling.*param); }};
+}
+
+// A number of tokens; `unset` stands for none.
+ChatSetting length_setting(std::string_view name, int& (*field)(ChatOptions&), int unset, std::string_view unset_text) {
+  const auto value_of = [=](const ChatOptions& options) {
+    ChatOptions copy = options;
+    return field(copy);
+  };
+  return {.name = name,
+          .set = [=](ChatOptions& options, const std::string& value) -> Status {
+            std::string text = value;
+            const std::string error = value == kUnset ? "" : number_in_range(0, 1 << 30)(text);
+            if (!error.empty()) return fail(ErrorCode::invalid_input, "{}: {}", name, error);
+            field(options) = value == kUnset ? unset : std::stoi(value);
+            return ok_status();
+          },
+          .given =
+              [=](const ChatOptions& options) {
+                return value_of(options) == unset ? std::string() : std::to_string(value_of(options));
+              },
+          .effective =
+              [=](const ChatOptions& options, const SamplingParams&) {
+                return value_of(options) == unset ? std::string(unset_text) : std::to_string(value_of(options));
+              }};
+}
+
+ChatSetting seed_setting() {
+  return {.name = "seed",
+          .set = [](ChatOptions& options, const std::string& value) -> Status {
+            const std::string error = value == kUnset ? "" : seed_error(value);
+            if (!error.empty()) return fail(ErrorCode::invalid_input, "seed: {}", error);
+            ZINC_TRY(seed, parse_setting<uint64_t>("seed", value));
+            options.sampling.seed = seed;
+            return ok_status();
+          },
+          .given =
+              [](const ChatOptions& options) {
+                return options.sampling.seed ? std::to_string(*options.sampling.seed) : std::string();
+              },
+          .effective =
+              [](const ChatOptions& options, const SamplingParams&) {
+                return options.sampling.seed ? std::to_string(*options.sampling.seed) : "a new one for each answer";
+              }};
+}
+
+ChatSetting think_setting() {
+  return {.name = "think",
+          .set = [](ChatOptions& options,
+                    const std::string& value) { return set_thinking_mode(value, options.thinking.mode); },
+          .given =
+              [](const ChatOptions& options) {
+                const std::string mode = thinking_mode_name(options.thinking.mode);
+                return mode == kUnset ? std::string() : mode;
+              },
+          .effective =
+              [](const ChatOptions& options, const SamplingParams&) {
+                const std::string mode = thinking_mode_name(options.thinking.mode);
+                return mode == kUnset ? "the model's own mode" : mode;
+              }};
+}
+
+std::string setting_name(std::string_view typed) {
+  std::string name(typed.substr(std::min(typed.find_first_not_of('-'), typed.size())));
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
+const ChatSetting* find_setting(std::string_view typed) {
+  const std::string name = setting_name(typed);
+  const auto found = std::ranges::find_if(
+      chat_settings(), [&](const ChatSetting& setting) { return setting.name == name || setting.alias == name; });
+  return found == chat_settings().end() || name.empty() ? nullptr : &*found;
+}
+
+}  // namespace
+
+const std::vector<ChatSetting>& chat_settings() {
+  static const std::vector<ChatSetting> settings = {
+      recommended_setting("temp", &SamplingOptions::temperature, &SamplingParams::temperature, "temperature"),
+      recommended_setting("top_k", &SamplingOptions::top_k, &SamplingParams::top_k),
+      recommended_setting("top_p", &SamplingOptions::top_p, &SamplingParams::top_p),
+      recommended_setting("min_p", &SamplingOptions::min_p, &SamplingParams::min_p),
+      recommended_setting("repeat_penalty", &SamplingOptions::repeat_penalty, &SamplingParams::repeat_penalty),
+      recommended_setting("presence_penalty", &SamplingOptions::presence_penalty, &SamplingParams::presence_penalty),
+      seed_setting(),
+      fixed_setting("frequency_penalty", &SamplingParams::frequency_penalty),
+      fixed_setting("repeat_last_n", &SamplingParams::repeat_last_n),
+      fixed_setting("dry_multiplier", &SamplingParams::dry_multiplier),
+      fixed_setting("dry_base", &SamplingParams::dry_base),
+      fixed_setting("dry_allowed_length", &SamplingParams::dry_allowed_length),
+      fixed_setting("dry_last_n", &SamplingParams::dry_last_n),
+      length_setting(
+          "max_tokens", [](ChatOptions& options) -> int& { return options.max_tokens; }, 0, "no limit"),
+      think_setting(),
+      length_setting(
+          "think_budget", [](ChatOptions& options) -> int& { return options.thinking.budget; }, -1, "no limit"),
+  };
+  return settings;
+}
+
+Status set_chat_setting(const std::string& name, const std::string& value, ChatOptions& options) {
+  if (const ChatSetting* const setting = find_setting(name)) return setting->set(options, value);
+  std::vector<std::string> names;
+  std::string list;
+  for (const ChatSetting& setting : chat_settings()) {
+    names.emplace_back(setting.name);
+    list += fmt::format("{}{}", list.empty() ? "" : ", ", setting.name);
+  }
+  const std::optional<std::string> nearest = nearest_name(setting_name(name), names);
+  return fail(ErrorCode::invalid_input, "unknown setting '{}'; {}", name,
+              nearest ? fmt::format("did you mean {}?", *nearest) : fmt::format("available: {}", list));
+}
+
+std::string chat_settings_text(const ChatOptions& options, const SamplingParams& sampling) {
+  std::string text;
+  for (const ChatSetting& setting : chat_settings()) {
+    text += fmt::format("{:<20}{}{}\n", setting.name, setting.effective(options, sampling),
+                        setting.given(options).empty() ? "  (default)" : "");
+  }
+  return text;
+}
+
+json::object given_settings(const ChatOptions& options) {
+  json::object out;
+  for (const ChatSetting& setting : chat_settings()) {
+    if (const std::string value = setting.given(options); !value.empty()) out[setting.name] = value;
+  }
+  return out;
+}
+
+void set_missing_settings(const json::object& stored, ChatOptions& options) {
+  for (const ChatSetting& setting : chat_settings()) {
+    const json::value* const value = stored.if_contains(setting.name);
+    if (!value || !value->is_string() || !setting.given(options).empty()) continue;
+    ChatOptions changed = options;
+    const bool is_valid = setting.set(changed, std::string(value->get_string())).ok() && changed.sampling.check().ok();
+    if (is_valid) options = std::move(changed);
+  }
+}
+
+}  // namespace zinc

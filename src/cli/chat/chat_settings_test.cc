@@ -1,0 +1,91 @@
+#include "cli/chat/chat_settings.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace zinc {
+namespace {
+
+std::string error_of(const std::string& name, const std::string& value) {
+  ChatOptions options;
+  const Status set = set_chat_setting(name, value, options);
+  return set.ok() ? "" : set.error().message;
+}
+
+TEST(ChatSettings, every_sampling_and_thinking_option_is_a_setting) {
+  CLI::App app;
+  ChatOptions options;
+  declare_sampling_options(app, options.sampling);
+  declare_thinking_options(app, options.thinking);
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      if (name == "help" || name == "no-think") continue;
+      const std::string value = name == "think" ? "on" : "1";
+      EXPECT_TRUE(set_chat_setting(name, value, options).ok()) << name;
+      EXPECT_TRUE(set_chat_setting("--" + name, "default", options).ok()) << name;
+    }
+  }
+  EXPECT_TRUE(given_settings(options).empty()) << "'default' removes the values";
+}
+
+TEST(ChatSettings, names_may_have_dashes_and_both_spellings_of_temperature) {
+  ChatOptions options;
+  for (const char* name : {"temp", "temperature", "--temperature"}) {
+    options.sampling.temperature.reset();
+    ASSERT_TRUE(set_chat_setting(name, "0.5", options).ok());
+    EXPECT_EQ(options.sampling.temperature, 0.5f);
+  }
+  ASSERT_TRUE(set_chat_setting("top-k", "7", options).ok());
+  EXPECT_EQ(options.sampling.top_k, 7);
+}
+
+TEST(ChatSettings, invalid_values_are_rejected_in_the_words_of_the_command_line) {
+  EXPECT_EQ(error_of("temp", "hot"), "temp: 'hot' is not a valid value; expected a number or 'default'");
+  EXPECT_EQ(error_of("top_k", "1.5"), "top_k: '1.5' is not a valid value; expected a whole number or 'default'");
+  EXPECT_EQ(error_of("max_tokens", "-1"), "max_tokens: '-1' is not a whole number from 0 to 1073741824");
+  EXPECT_EQ(error_of("seed", "-1"),
+            "seed: '-1' is not a valid seed; expected a whole number from 0 to 18446744073709551615");
+  EXPECT_NE(error_of("think", "hard").find("'hard' is not a thinking mode"), std::string::npos);
+  EXPECT_EQ(error_of("tempo", "1"), "unknown setting 'tempo'; did you mean temp?");
+  EXPECT_NE(error_of("x", "1").find("unknown setting 'x'; available: temp, top_k"), std::string::npos);
+}
+
+TEST(ChatSettings, text_has_the_values_in_effect) {
+  ChatOptions options;
+  ASSERT_TRUE(set_chat_setting("top_k", "20", options).ok());
+  const std::string text = chat_settings_text(options, options.sampling.resolve({.temperature = 0.6f}));
+  EXPECT_NE(text.find("temp                0.6  (default)\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("top_k               20\n"), std::string::npos);
+  EXPECT_NE(text.find("max_tokens          no limit  (default)\n"), std::string::npos);
+}
+
+TEST(ChatSettings, stored_settings_are_restored_unless_given_again) {
+  ChatOptions before;
+  for (const auto& [name, value] : {std::pair("temp", "0.2"),
+                                    {"seed", "18446744073709551615"},
+                                    {"think", "low"},
+                                    {"dry_base", "2"},
+                                    {"think_budget", "0"},
+                                    {"max_tokens", "9"}}) {
+    ASSERT_TRUE(set_chat_setting(name, value, before).ok()) << name;
+  }
+  json::object stored = given_settings(before);
+  stored["unknown"] = "1";
+  stored["top_p"] = "9";  // out of range
+  stored["min_p"] = 3;    // not a text
+  ChatOptions after;
+  after.sampling.temperature = 1.5f;
+  set_missing_settings(stored, after);
+  EXPECT_EQ(after.sampling.temperature, 1.5f);
+  EXPECT_EQ(after.sampling.seed, std::numeric_limits<uint64_t>::max());
+  EXPECT_EQ(after.thinking.mode.effort, "low");
+  EXPECT_EQ(after.thinking.budget, 0);
+  EXPECT_EQ(after.max_tokens, 9);
+  EXPECT_EQ(after.sampling.params.dry_base, 2.0f);
+  EXPECT_FALSE(after.sampling.top_p);
+  EXPECT_FALSE(after.sampling.min_p);
+}
+
+}  // namespace
+}  // namespace zinc
