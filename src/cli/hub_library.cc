@@ -185,6 +185,7 @@ json::object HubLibrary::item(const ModelEntry& entry) const {
                    {"fit_source", entry.memory_is_exact ? "exact" : "catalog"},
                    {"status", entry.status},
                    {"thinks", entry.thinks},
+                   {"recommended_for_chat", entry.is_recommended},
                    {"is_default", entry.is_default}};
   const std::lock_guard lock(mutex_);
   out["activating"] = activating_ == entry.id;

@@ -64,22 +64,36 @@ TEST(Catalog, aliases_name_models_of_the_catalog) {
   EXPECT_EQ(catalog_alias("llama9"), "");
 }
 
-TEST(Inventory, recommends_the_newest_models_that_need_at_most_half_of_the_memory) {
-  const auto entry = [](const char* id, const char* released, uint64_t n_bytes, bool is_known = true) {
-    ModelEntry out;
-    out.id = id, out.released = released, out.memory_bytes = n_bytes, out.is_known = is_known, out.fit = Fit::fits;
-    return out;
-  };
-  std::vector<ModelEntry> entries = {entry("old", "2024-01", 10),   entry("new", "2026-01", 10),
-                                     entry("newer", "2026-02", 5),  entry("larger", "2026-02", 40),
-                                     entry("huge", "2026-03", 60),  entry("mine", "2026-03", 10, false),
-                                     entry("unknown", "2026-03", 0)};
-  mark_recommended(entries, {.n_bytes = 100, .n_available = 100});
-  std::vector<std::string> marked;
-  for (const ModelEntry& e : entries) {
-    if (e.is_recommended) marked.push_back(e.id);
+ModelEntry known_entry(const char* id, const char* family, const char* released, const char* parameters,
+                       uint64_t n_bytes) {
+  ModelEntry out;
+  out.id = id, out.architecture = family, out.released = released, out.parameters = parameters;
+  out.memory_bytes = n_bytes, out.is_known = true, out.fit = Fit::fits;
+  return out;
+}
+
+std::vector<std::string> recommended_of(std::vector<ModelEntry> entries, const MemoryCapacity& memory) {
+  mark_recommended(entries, memory);
+  std::vector<std::string> out;
+  for (const ModelEntry& entry : entries) {
+    if (entry.is_recommended) out.push_back(entry.id);
   }
-  EXPECT_EQ(marked, (std::vector<std::string>{"new", "newer", "larger"}));
+  return out;
+}
+
+TEST(Inventory, recommends_the_newest_model_of_each_family_that_fits_and_is_fast_enough) {
+  std::vector<ModelEntry> entries = {
+      known_entry("old", "a", "2024-01", "1B", 10),           known_entry("small", "b", "2026-02", "E2B", 5),
+      known_entry("larger", "b", "2026-02", "E4B", 9),        known_entry("slow", "c", "2026-03", "9B", 10),
+      known_entry("sparse", "d", "2026-03", "30B-A3.6B", 40), known_entry("huge", "e", "2026-04", "80B-A3B", 60),
+      known_entry("tiny", "f", "2025-01", "135M", 1),         known_entry("mine", "g", "2026-05", "1B", 10),
+      known_entry("tight", "h", "2026-05", "1B", 10),         known_entry("odd", "i", "2026-05", "many", 10)};
+  entries[7].is_known = false;
+  entries[8].fit = Fit::tight;
+  const MemoryCapacity host{.n_bytes = 100, .n_available = 100};
+  EXPECT_EQ(recommended_of(entries, host), (std::vector<std::string>{"larger", "sparse", "tiny"}));
+  const MemoryCapacity gpu{.n_bytes = 100, .n_available = 100, .is_gpu = true};
+  EXPECT_EQ(recommended_of(entries, gpu), (std::vector<std::string>{"sparse", "huge", "odd"})) << "all are fast there";
 }
 
 TEST(Fit, memory_need_matches_weights_and_cache_of_the_file) {

@@ -1,6 +1,8 @@
 #include "hub/inventory.h"
 
 #include <algorithm>
+#include <charconv>
+#include <set>
 #include <tuple>
 
 #include "base/sanitize_for_terminal.h"
@@ -129,20 +131,40 @@ std::pair<std::string, std::string> addresses_of(const ModelEntry& entry, const 
           source.value().file.ends_with(".gguf") ? hf_file_url(source.value(), settings, source.value().file) : ""};
 }
 
+// Billions of parameters that a token uses: 3 for "30B-A3B", 4 for "E4B"; 0: unknown.
+double active_billions(std::string_view parameters) {
+  const size_t at = parameters.find_last_of("AE");
+  const std::string_view text = at == parameters.npos ? parameters : parameters.substr(at + 1);
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end == text.data() + text.size()) return 0;
+  return *end == 'M' ? number / 1000 : number;
+}
+
+// Fits, leaves room for other programs, and is fast enough to read along.
+bool is_comfortable(const ModelEntry& entry, const MemoryCapacity& memory) {
+  constexpr double kMaxBillionsOnCpu = 4.5;  // 8 tok/s at Q4 and 20 GB/s
+  if (entry.fit != Fit::fits) return false;
+  const double billions = active_billions(entry.parameters);
+  return memory.is_gpu || (entry.memory_bytes <= memory.n_bytes / 2 && billions > 0 && billions <= kMaxBillionsOnCpu);
+}
+
 }  // namespace
 
 void mark_recommended(std::vector<ModelEntry>& entries, const MemoryCapacity& memory) {
-  constexpr size_t kMaxRecommended = 3;
   std::vector<ModelEntry*> candidates;
   for (ModelEntry& entry : entries) {
-    const bool is_comfortable = entry.memory_bytes > 0 && entry.memory_bytes <= memory.n_bytes / 2;
-    if (entry.is_known && entry.fit == Fit::fits && is_comfortable) candidates.push_back(&entry);
+    if (entry.is_known && is_comfortable(entry, memory)) candidates.push_back(&entry);
   }
   std::ranges::sort(candidates, [](const ModelEntry* a, const ModelEntry* b) {
     return std::tie(a->released, a->memory_bytes) > std::tie(b->released, b->memory_bytes);
   });
-  candidates.resize(std::min(candidates.size(), kMaxRecommended));
-  for (ModelEntry* entry : candidates) entry->is_recommended = true;
+  constexpr size_t kMaxRecommended = 3;
+  std::set<std::string_view> families;
+  for (ModelEntry* entry : candidates) {
+    if (families.size() == kMaxRecommended) break;
+    entry->is_recommended = families.insert(entry->architecture).second;
+  }
 }
 
 std::vector<ModelEntry> list_models(const HubSettings& settings, const MemoryCapacity& memory) {

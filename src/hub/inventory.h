@@ -29,8 +29,8 @@ struct ModelEntry {
 
 std::vector<ModelEntry> list_models(const HubSettings& settings, const MemoryCapacity& memory);  // by id
 
-// Marks the newest models of the catalog, at most three and the larger ones first, that need at most half of the
-// memory.
+// Marks the newest model of each of the three newest families of the catalog, the larger one if there are several: on a
+// GPU any that fits there, else those that need at most half of the memory and use few parameters per token.
 void mark_recommended(std::vector<ModelEntry>& entries, const MemoryCapacity& memory);
 
 // One of them, or a local file, with the memory need computed from the file. An unknown name is an error.

@@ -3,7 +3,7 @@
 import { batch, effect, signal, type Signal } from '@preact/signals';
 import { LostConnection, ServerError, streamChat, type ChatChunk, type WireToken } from './api';
 import * as db from './db';
-import { chooseModel, recordSpeed } from './models';
+import { chooseModel, recordSpeed, sentenceOf } from './models';
 import { store, streams } from './persist';
 import {
   addMessage, changeConversation, conversation, isServerUnreachable, messageChanged, messages, model, newId, path, pathTo, props,
@@ -286,7 +286,8 @@ function noticeOf(error: unknown, wasStopped: boolean): { kind: NoticeKind; text
   if (wasStopped) return { kind: 'stopped', text: 'Stopped.' };
   if (error instanceof LostConnection) return { kind: 'lost', text: error.message };
   if (error instanceof ServerError && error.code === 'context_length_exceeded') return { kind: 'context', text: 'This conversation is longer than the context of the model.' };
-  return { kind: 'error', text: error instanceof Error ? error.message : String(error) };
+  if (error instanceof ServerError && error.status === 503 && !model.value) return { kind: 'model', text: 'No model is loaded.' };
+  return { kind: 'error', text: sentenceOf(error instanceof Error ? error.message : String(error)) };
 }
 
 function setFinishNotice(message: Message, finish: string | null): void {

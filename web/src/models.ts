@@ -80,7 +80,7 @@ export async function chooseModel(name: string): Promise<string> {
 const kUnits: Record<string, number> = { M: 1e6, B: 1e9 };
 const parse = (match: RegExpExecArray | null) => (match ? Number(match[1]) * kUnits[match[2]] : 0);
 export function parametersOf({ parameters }: { parameters: string }): { total: number; active: number } {
-  const total = parse(/^([\d.]+)([MB])/.exec(parameters));
+  const total = parse(/^E?([\d.]+)([MB])/.exec(parameters)); // E4B: effective parameters
   return { total, active: parse(/A([\d.]+)([MB])$/.exec(parameters)) || total };
 }
 
@@ -103,18 +103,3 @@ export function recordSpeed({ model, timings }: Message): void {
 
 // Tokens per second to expect on this machine; 0: unknown.
 export const expectedSpeed = (entry: LibraryModel) => (entry.size_bytes > 0 ? bytesPerSecond.value / bytesPerToken(entry) : 0);
-
-// Models that fit and answer fluently: on a GPU if they fit there, else with few active parameters. The newest of each family.
-const kMaxActiveOnCpu = 4.5e9;
-const kMaxRecommended = 4;
-export function recommended(list: LibraryModel[]): LibraryModel[] {
-  const isUsable = (entry: LibraryModel) => {
-    const { active } = parametersOf(entry);
-    return entry.fit === 'fits' && entry.status !== '' && active > 0 && (entry.fits_gpu === true || active <= kMaxActiveOnCpu);
-  };
-  const newestFirst = [...list].filter(isUsable).sort(
-    (a, b) => (b.release_date ?? '').localeCompare(a.release_date ?? '') || parametersOf(b).total - parametersOf(a).total,
-  );
-  const families = new Set<string>();
-  return newestFirst.filter(({ family }) => !families.has(family) && families.add(family)).slice(0, kMaxRecommended);
-}

@@ -49,7 +49,7 @@ function numericRecord<T>(value: unknown, names: (keyof T & string)[]): T | unde
 }
 
 function noticeOf(value: unknown): Notice | undefined {
-  const kinds = ['length', 'context', 'stopped', 'empty', 'lost', 'error'];
+  const kinds = ['length', 'context', 'stopped', 'empty', 'lost', 'model', 'error'];
   if (!isRecord(value) || !kinds.includes(value.kind as string)) return undefined;
   return { kind: value.kind as Notice['kind'], text: text(value.text) ?? '' };
 }

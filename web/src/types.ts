@@ -41,7 +41,7 @@ export interface Usage {
   completion_tokens_details?: { reasoning_tokens: number };
 }
 
-export type NoticeKind = 'length' | 'context' | 'stopped' | 'empty' | 'lost' | 'error';
+export type NoticeKind = 'length' | 'context' | 'stopped' | 'empty' | 'lost' | 'model' | 'error';
 export interface Notice {
   kind: NoticeKind;
   text: string;
@@ -180,6 +180,7 @@ export interface LibraryModel {
   thinks: boolean;
   release_date: string | null;
   fits_gpu: boolean | null;
+  recommended_for_chat: boolean;
   activating: boolean;
 }
 

@@ -44,6 +44,8 @@ test('an imported conversation is counted, and the gauge says unknown if it cann
   await importFile(page, 'y.json', conversationOf(6, 40));
   const n = await countOf(Array.from({ length: 6 }, (_, i) => ({ role: i % 2 ? 'assistant' : 'user', content: `turn${i} ${'word '.repeat(40)}` })));
   await gauge(page, `${number(n)} of ${number(kContext)} tokens`);
+  await importFile(page, 'z.json', conversationOf(8, 120));
+  await page.locator('.gone', { hasText: 'This conversation is longer than the context of the model' }).waitFor();
   await close();
 });
 

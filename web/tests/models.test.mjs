@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import test, { before } from 'node:test';
 import {
-  eventually, finishedAnswer, modelFolder, openPage, replyWith, sendMessage, startProxy, startZinc, timings, useProxy,
+  eventually, finishedAnswer, modelFolder, openPage, replyWith, sendMessage, setField, startProxy, startZinc, timings, useProxy,
 } from './harness.mjs';
 
 const proxy = useProxy();
@@ -52,6 +52,24 @@ test('a loaded model can be unloaded, and the page then asks to choose one', asy
   await close();
 });
 
+test('a question without a loaded model offers to choose one, and Retry answers it', async () => {
+  await post('/v1/models/activate', { model: 'tiny' });
+  await post('/v1/models/unload', { model: 'tiny' });
+  const { page, close } = await openPage(two.url);
+  await setField(page, 'max_tokens', '8');
+  await sendMessage(page, 'hi');
+  const notice = (await finishedAnswer(page)).locator('.notice.is-model');
+  assert.equal(await notice.locator('p').innerText(), 'No model is loaded.');
+  await notice.getByRole('button', { name: 'Choose a model' }).click();
+  const tiny = page.locator('[data-model="tiny"]');
+  await tiny.getByRole('button', { name: 'Load', exact: true }).click();
+  await tiny.locator('.badge', { hasText: 'loaded' }).waitFor();
+  await page.keyboard.press('Escape');
+  await notice.getByRole('button', { name: 'Retry' }).click();
+  await page.locator('.by-assistant .figures', { hasText: 'tiny' }).waitFor();
+  await close();
+});
+
 test('Compare begins with two different models, loads what is not loaded, and explains itself', async () => {
   await post('/v1/models/activate', { model: 'tiny' });
   const front = await startProxy(two.url);
@@ -78,7 +96,7 @@ test('Compare begins with two different models, loads what is not loaded, and ex
 const entryOf = (id, more) => ({
   id, display_name: id, homepage_url: '', family: id, parameters: '4B', quantization: 'Q4_K_M', license: 'Apache-2.0', size_bytes: 2e9, installed: false,
   managed: false, active: false, served_as: null, fit: 'fits', required_bytes: 3e9, fit_source: 'catalog', status: 'experimental', thinks: false,
-  activating: false, release_date: '2025-01', fits_gpu: null, ...more,
+  activating: false, release_date: '2025-01', fits_gpu: null, recommended_for_chat: false, ...more,
 });
 const libraryOf = (data, download = null) => ({ object: 'list', memory_bytes: 16e9, memory_available_bytes: 12e9, activating: '', download, data });
 const openLibrary = async (data, download) => {
@@ -89,23 +107,26 @@ const openLibrary = async (data, download) => {
 };
 const namesIn = (page, section) => page.getByRole('region', { name: section }).locator('.model strong').allInnerTexts();
 
-test('the models window recommends recent models that fit, finds and sorts, and keeps its head in view', async () => {
+test('the models window has the recommended models first, finds and sorts, and keeps its head in view', async () => {
   const data = [
     entryOf('old-3b', { release_date: '2023-05' }),
-    entryOf('here-1b', { installed: true, parameters: '1B' }),
-    entryOf('new-4b', { release_date: '2026-03', thinks: true }),
+    entryOf('here-1b', { installed: true, parameters: '1B', recommended_for_chat: true }),
+    entryOf('new-4b', { release_date: '2026-03', thinks: true, recommended_for_chat: true }),
     entryOf('huge-70b', { release_date: '2026-04', parameters: '70B', fit: 'too large', size_bytes: 40e9 }),
     entryOf('slow-30b', { release_date: '2026-04', parameters: '30B', size_bytes: 9e9 }),
-    entryOf('sparse-30b', { release_date: '2026-02', parameters: '30B-A3B', size_bytes: 8e9 }),
+    entryOf('sparse-30b', { release_date: '2026-02', parameters: '30B-A3B', size_bytes: 8e9, recommended_for_chat: true }),
+    entryOf('effective-2b', { release_date: '2024-02', parameters: 'E2B', size_bytes: 5e9 }),
     ...Array.from({ length: 12 }, (_, i) => entryOf(`filler-${i}`, { family: 'old-3b', size_bytes: 1e9 + i })),
   ];
   const { page, close } = await openLibrary(data);
   await page.locator('[data-model="new-4b"]').waitFor();
-  assert.deepEqual(await namesIn(page, 'Recommended for this machine'), ['new-4b', 'sparse-30b', 'filler-0']);
+  assert.deepEqual(await namesIn(page, 'Recommended for this machine'), ['new-4b', 'sparse-30b']);
   assert.deepEqual(await namesIn(page, 'Installed'), ['here-1b']);
   assert.match(await page.locator('[data-model="new-4b"]').innerText(), /thinks/);
   await page.getByLabel('Order').selectOption('small');
-  assert.equal((await namesIn(page, 'All models'))[0], 'filler-1');
+  assert.equal((await namesIn(page, 'All models'))[0], 'filler-0');
+  await page.getByLabel('Order').selectOption('fast');
+  assert.equal((await namesIn(page, 'All models'))[0], 'effective-2b');
   await page.locator('[data-model="huge-70b"]').scrollIntoViewIfNeeded();
   const top = await page.getByRole('dialog').evaluate((dialog) => dialog.querySelector('header').getBoundingClientRect().top - dialog.getBoundingClientRect().top);
   assert.ok(top >= 0 && top < 4, `the head is at ${top}`);

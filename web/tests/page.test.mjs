@@ -135,8 +135,8 @@ test('prefill progress is shown, with the cached part marked', async () => {
 test('every kind of failure has its notice', async () => {
   const cases = [
     ['is-empty', (reply) => reply.end(), /empty answer/],
-    ['is-error', (reply) => reply.fail(500, { message: 'the device is lost', code: 'device_lost' }), /the device is lost/],
-    ['is-error', (reply) => { reply.delta({ content: 'half' }); reply.event({ error: { message: 'a step failed' } }); }, /a step failed/],
+    ['is-error', (reply) => reply.fail(500, { message: 'the device is lost', code: 'device_lost' }), /^The device is lost\./],
+    ['is-error', (reply) => { reply.delta({ content: 'half' }); reply.event({ error: { message: 'a step failed' } }); }, /^A step failed\./],
     ['is-length', (reply) => { reply.delta({ content: 'half' }); reply.end('length'); }, /token limit/],
     ['is-context', (reply) => reply.fail(400, { message: 'the prompt has 9 tokens', code: 'context_length_exceeded' }), /longer than the context of the model\.[\s\S]*Leave out the oldest messages[\s\S]*Continue with a summary/],
   ];

@@ -88,10 +88,10 @@ export function Gauges() {
 function ContextWarning() {
   const isOver = path.value.at(-1)?.notice?.kind === 'context'; // its notice has the same choices
   if (!isContextNearlyFull.value || isOver || isAnswering()) return null;
-  const context = model.value!.context;
+  const percent = Math.round((tokensInContext.value! / model.value!.context) * 100);
   return (
     <div class="gone" role="status">
-      <span>This conversation fills {Math.round((tokensInContext.value! / context) * 100)}% of the context. When it is full, the model cannot answer.</span>
+      <span>{percent > 100 ? 'This conversation is longer than the context of the model, which cannot answer it.' : `This conversation fills ${percent}% of the context. When it is full, the model cannot answer.`}</span>
       <OverflowChoice />
     </div>
   );

@@ -10,7 +10,7 @@ import { setDraftText, draftText } from '../draft';
 import { deleteMessage, editAnswer } from '../edit';
 import { MarkdownView } from '../markdown';
 import { modelChoices } from '../models';
-import { isServerUnreachable, path, settings, showBranch, siblings } from '../state';
+import { isServerUnreachable, panel, path, settings, showBranch, siblings } from '../state';
 import type { Message, ToolCall } from '../types';
 import { copyText } from './copy';
 import { switchBranch } from './scroll';
@@ -119,6 +119,7 @@ function NoticeBar({ message, actions }: { message: Message; actions: AnswerActi
   const retryButton = <button type="button" onClick={() => actions.continueAnswer(message)}>Retry</button>;
   const buttons = {
     length: continueButton, context: null, stopped: continueButton, empty: regenerateButton, lost: retryButton, error: retryButton,
+    model: <><button type="button" onClick={() => (panel.value = 'models')}>Choose a model</button>{retryButton}</>,
   };
   const canShorten = kind === 'context' && actions === kConversationActions;
   return (

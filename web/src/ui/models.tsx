@@ -2,7 +2,7 @@
 import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import {
-  cancelDownload, downloadModel, expectedSpeed, loadModel, parametersOf, recommended, removeModel, unloadModel,
+  cancelDownload, downloadModel, expectedSpeed, loadModel, parametersOf, removeModel, unloadModel,
 } from '../models';
 import { changeSettings, library, model, panel, refreshLibrary } from '../state';
 import type { Download, LibraryModel } from '../types';
@@ -180,7 +180,6 @@ export function ModelsPanel() {
   const found = all.filter((entry) => matches(entry, query.value.trim())).sort(kOrders[order.value].compare);
   const installed = found.filter((entry) => entry.installed);
   const available = found.filter((entry) => !entry.installed);
-  const best = new Set(recommended(all.filter((entry) => !entry.installed)));
   return (
     <Dialog title="Models" class="is-wide" onClose={() => (panel.value = null)}
             head={
@@ -196,10 +195,10 @@ export function ModelsPanel() {
       {library.value && (
         <p class="hint">This machine has {bytes(library.value.memory_bytes)} of memory, {bytes(library.value.memory_available_bytes)} of it free.</p>
       )}
-      <Section title="Recommended for this machine" list={available.filter((entry) => best.has(entry))}
+      <Section title="Recommended for this machine" list={available.filter((entry) => entry.recommended_for_chat)}
                hint="Recent models that fit in the memory and run at a usable speed here." />
       <Section title="Installed" list={installed} />
-      <Section title="All models" list={available.filter((entry) => !best.has(entry))} />
+      <Section title="All models" list={available.filter((entry) => !entry.recommended_for_chat)} />
       {library.value && found.length === 0 && <p class="empty">No model matches “{query.value}”.</p>}
       <SourceForm />
     </Dialog>

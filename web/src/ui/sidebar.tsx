@@ -144,7 +144,7 @@ export function Sidebar() {
         <label class="line theme">
           <span>Theme</span>
           <select value={theme.value} onChange={(event) => (theme.value = event.currentTarget.value)}>
-            <option value="system">As the system</option>
+            <option value="system">System</option>
             <option value="light">Light</option>
             <option value="dark">Dark</option>
           </select>
