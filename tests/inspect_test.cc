@@ -100,6 +100,17 @@ TEST_F(Inspect, human_readable_output_shortens_arrays_and_escapes_names) {
   EXPECT_EQ(finished.output.find('\x1b'), std::string::npos);
 }
 
+TEST_F(Inspect, tensors_are_listed_in_natural_order) {
+  GgufWriter w = model();
+  for (const char* name : {"blk.10.norm", "blk.2.norm"}) {
+    w.add_tensor(name, {4}, *find_format("f32"), std::vector<float>(4, 1.0f));
+  }
+  w.write(folder_ / "m.gguf");
+  const std::string output = run_inspect((folder_ / "m.gguf").string() + " --tensors").output;
+  ASSERT_NE(output.find("blk.10.norm"), std::string::npos) << output;
+  EXPECT_LT(output.find("blk.2.norm"), output.find("blk.10.norm")) << output;
+}
+
 TEST_F(Inspect, a_bad_file_is_one_line_and_exit_code_1) {
   const Finished absent = run_inspect((folder_ / "absent.gguf").string());
   EXPECT_EQ(absent.exit_code, 1);

@@ -43,7 +43,7 @@ constexpr const char* kExamples =
     "  zinc run 'Why is the sky blue?'          ask the default model\n"
     "  git diff | zinc run 'Review this.'       ask about a text\n"
     "  zinc chat qwen3-8b                       chat; the first use downloads it\n"
-    "  zinc serve --open                        web page and OpenAI-compatible API\n";
+    "  zinc serve --open                        chat page, and APIs for other programs\n";
 
 }  // namespace
 
@@ -81,10 +81,12 @@ std::string help_of(const CLI::App& app, const std::string& name) {
 }
 
 std::string short_help() {
+  const int width = help_width();
   return fmt::format(
-      "zinc runs language models on this machine.\n\n{}\n"
-      "`zinc help` lists all commands, `zinc check` reports what this machine can run.\n",
-      wrap_words(kExamples, help_width(), kNarrowColumn));
+      "zinc runs language models on this machine.\n\n{}\n{}\n", wrap_words(kExamples, width, kNarrowColumn),
+      wrap_words("`zinc help` lists the commands, `zinc list` the models; `zinc check` reports what this "
+                 "machine can run.",
+                 width));
 }
 
 // "  NAME    description", the description wrapped below itself, or below the name if the line is narrow.

@@ -54,6 +54,7 @@ std::string request_line(const json::object& entry, std::string_view clock) {
                     number_at(entry, "completion_tokens")));
   }
   for (const char* key : {"finish", "dropped", "error"}) add(text_at(entry, key));
+  if (entry.contains("ignored_fields")) add("unknown fields ignored: " + text_at(entry, "ignored_fields"));
   return details.empty() ? line : line + ": " + details;
 }
 

@@ -24,6 +24,13 @@ TEST(ServeConsole, request_is_one_readable_line) {
             "14:05:09 POST /v1/chat/completions 200 in 1.2 s: smollm2, 31 prompt + 128 tokens, end_token");
   EXPECT_EQ(request_line({{"method", "GET"}, {"path", "/a\nb"}, {"status", 404}, {"seconds", 0.01}}, "00:00:00"),
             "00:00:00 GET /a\\nb 404 in 0.0 s");
+  EXPECT_EQ(request_line({{"method", "POST"},
+                          {"path", "/tokenize"},
+                          {"status", 200},
+                          {"seconds", 0.01},
+                          {"ignored_fields", "temprature, x"}},
+                         "00:00:00"),
+            "00:00:00 POST /tokenize 200 in 0.0 s: unknown fields ignored: temprature, x");
 }
 
 TEST(ServeConsole, drain_notice_counts_answers) {

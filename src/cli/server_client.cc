@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "base/sanitize_for_terminal.h"
+#include "cli/sanitize_line.h"
 
 namespace zinc {
 namespace {
@@ -32,7 +32,7 @@ std::string error_message(const Result<json::value>& response) {
   const json::object* fields = error ? error->if_object() : nullptr;
   const json::value* message = fields ? fields->if_contains("message") : nullptr;
   if (!message || !message->is_string()) return "";
-  return sanitize_for_terminal(std::string_view(message->get_string()), kMaxMessage);
+  return sanitize_line(std::string_view(message->get_string()).substr(0, kMaxMessage));
 }
 
 Error response_error(const ServerAddress& server, long status, const Result<json::value>& response) {

@@ -50,7 +50,8 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_flag("--partial", options->is_partial, "more text may follow: print only the parts that are already certain");
   app.add_option("--thinking", options->thinking, "whether the request enabled thinking")
       ->check(CLI::IsMember({"on", "off"}));
-  app.add_option("--tools", options->tools_path, "JSON file with the tools, as in an OpenAI request");
+  app.add_option("--tools", options->tools_path, "JSON file with the tools, as in an OpenAI request")
+      ->option_text("FILE");
   return [options] { return run(*options); };
 }
 

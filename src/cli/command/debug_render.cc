@@ -81,7 +81,7 @@ Status render_stdin(const Options& options) {
 
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("--template", options->template_path, "Jinja template file")->required();
+  app.add_option("--template", options->template_path, "Jinja template file")->option_text("FILE")->required();
   app.add_option("--now", options->now, "local time that templates see, as 2026-01-02T03:04:05");
   return [options] { return render_stdin(*options); };
 }

@@ -131,8 +131,10 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_option("--windows", options->max_windows, "stop after this many windows (0: the whole text)")
       ->check(number_in_range(0, 1 << 20))
       ->capture_default_str();
-  CLI::Option* save = app.add_option("--save-baseline", options->save_path, "save the predictions to this file");
-  app.add_option("--baseline", options->baseline_path, "compare with the predictions in this file: KL divergence")
+  CLI::Option* save =
+      app.add_option("--save-baseline", options->save_path, "save the predictions to FILE")->option_text("FILE");
+  app.add_option("--baseline", options->baseline_path, "compare with the predictions in FILE: KL divergence")
+      ->option_text("FILE")
       ->excludes(save);
   app.add_flag("--json", options->json, "print one JSON object");
   declare_model_options(app, options->model);

@@ -13,6 +13,7 @@
 #include "cli/output.h"
 #include "cli/sanitize_line.h"
 #include "hub/inventory.h"
+#include "hub/model_names.h"
 
 namespace zinc::command_rm {
 namespace {
@@ -21,6 +22,15 @@ struct Options {
   std::vector<std::string> names;
   bool json = false;
 };
+
+// Nothing is removed on a guess: the whole name of the model that `name` may mean is shown instead.
+std::string hint_for(const ModelStore& store, const std::string& name) {
+  std::vector<std::string> ids;
+  for (const InstalledModel& model : store.list()) ids.push_back(model.id);
+  const std::vector<std::string> meant = match_model_name(name, ids);
+  if (meant.size() != 1 || std::ranges::find(ids, meant[0]) == ids.end()) return "see `zinc list --installed`";
+  return fmt::format("to remove '{0}', give its whole name: zinc rm {0}", meant[0]);
+}
 
 // The id of the model folder.
 Result<std::string> installed_id(const HubSettings& settings, const std::string& name) {
@@ -48,7 +58,7 @@ Result<json::object> remove(const HubSettings& settings, const std::string& name
   ZINC_TRY(id, installed_id(settings, name));
   std::error_code error;
   if (!is_plain_file_name(id) || !std::filesystem::is_directory(store.folder(id), error)) {
-    return fail(ErrorCode::not_found, "no model '{}' is installed; see `zinc list --installed`", sanitize_line(name));
+    return fail(ErrorCode::not_found, "no model '{}' is installed; {}", sanitize_line(name), hint_for(store, name));
   }
   const DownloadHooks hooks{
       .progress = [](const DownloadProgress&) {}, .on_message = print_stderr, .cancelled = sigint_pending};

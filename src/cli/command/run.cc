@@ -385,7 +385,7 @@ std::function<Status()> declare(CLI::App& app) {
       "  zinc run 'Why is the sky blue?'\n"
       "  git diff | zinc run 'Summarize this change.'\n"
       "  zinc run qwen3-8b -f report.txt 'List the open questions.'\n"
-      "  zinc run qwen3-8b                  without a prompt, on a terminal: opens a chat\n\n"
+      "  zinc run qwen3-8b     without a prompt, on a terminal: opens a chat\n\n"
       "Text on standard input and a prompt are joined: the text, an empty line, the prompt. If standard input is a "
       "pipe that stays open, zinc waits for its end; --no-stdin ignores it.");
   return [options, &app] { return options->print_config ? print_config(app, *options) : run(*options); };

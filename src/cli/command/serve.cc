@@ -1,6 +1,6 @@
-// `zinc serve MODEL...`: an HTTP server with the OpenAI and Anthropic APIs and a web UI. Runs until SIGTERM or Ctrl-C,
-// then drains running requests. Standard output has the address, standard error one line per request: text on a
-// terminal, else JSON.
+// `zinc serve MODEL...`: an HTTP server with the APIs of OpenAI, Anthropic and Ollama and a web UI. Runs until SIGTERM
+// or Ctrl-C, then drains running requests. Standard output has the address, standard error one line per request: text
+// on a terminal, else JSON.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -439,7 +439,9 @@ std::function<Status()> declare(CLI::App& app) {
 }  // namespace
 
 extern const Command k_command_serve = {
-    .path = "serve", .summary = "serve models over HTTP: OpenAI and Anthropic APIs, and a web UI", .declare = declare};
+    .path = "serve",
+    .summary = "serve models over HTTP: OpenAI, Anthropic and Ollama APIs, and a web UI",
+    .declare = declare};
 
 }  // namespace zinc::command_serve
 
