@@ -26,7 +26,7 @@ TEST_F(KernelTimerTest, each_launch_has_a_time_and_its_nodes) {
     EXPECT_TRUE(times[i].name.starts_with(launches[i].kernel)) << times[i].name;
     EXPECT_EQ(launches[i].attribute(kProgrammaticLaunch), 0u);  // one kernel at a time
     EXPECT_LE(times[i].begin, times[i].end);
-    has_matmuls = has_matmuls || times[i].nodes.size() == 3;  // q, k and v
+    has_matmuls = has_matmuls || times[i].nodes.size() >= 3;  // q, k and v
   }
   EXPECT_TRUE(has_matmuls);
   EXPECT_EQ(times.back().end - times.front().begin, std::chrono::milliseconds(1));
