@@ -63,6 +63,15 @@ bool runs_gated_epilogue(const Matcher& m, const MatmulCall& call) {
   return is_small || !m.limits.has_gated_epilogue || m.limits.has_gated_epilogue(*matrix.format, call.has_experts());
 }
 
+// The nodes of a call without the matmuls of its other launches.
+std::vector<const Node*> nodes_of_launch(const FusedCall& call, const MatmulCall& launch) {
+  std::vector<const Node*> nodes = call.nodes;
+  std::erase_if(nodes, [&](const Node* n) {
+    return is_matmul(*n) && std::ranges::find(launch.parts, n, &MatmulPart::node) == launch.parts.end();
+  });
+  return nodes;
+}
+
 void append_launches(const Matcher& m, const FusedCall& call, std::vector<FusedCall>& to) {
   const MatmulCall& matmul = std::get<MatmulCall>(call.kind);
   std::vector<MatmulPart> rest = matmul.parts;
@@ -77,7 +86,9 @@ void append_launches(const Matcher& m, const FusedCall& call, std::vector<FusedC
     launch.launches_dependents_late = launch.route || std::ranges::any_of(launch.parts, is_router);
     const Node* act = launch.act && !runs_gated_epilogue(m, launch) ? launch.act : nullptr;
     if (act) launch.act = nullptr;
-    to.push_back({std::move(launch), call.nodes, call.at});
+    std::vector<const Node*> nodes = nodes_of_launch(call, launch);
+    if (!launch.act) std::erase(nodes, matmul.act);
+    to.push_back({std::move(launch), std::move(nodes), call.at});
     if (act) to.push_back(*match_one_op(m, *act));
   }
 }

@@ -1,0 +1,177 @@
+// The table of fused kernels, on small graphs: what becomes one call, in which order, and where rows are quantized.
+#include "backend/gpu/kernel_table.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "backend/gpu/layout_device.h"
+#include "graph/graph_builder.h"
+#include "tests/support/weight_set.h"
+
+namespace zinc::gpu {
+namespace {
+
+constexpr int64_t kDim = 256;
+constexpr StepClass kDecode{1, 1}, kPrefill{64, 1};
+
+KernelLimits limits() {
+  return {.max_warp_head_dim = 256,
+          .max_matmul_parts = 4,
+          .max_launch_parts = 4,
+          .max_inline_q8_rows = 8,
+          .max_experts_used = 8,
+          .max_experts = 64};
+}
+
+struct Name {
+  std::string operator()(const EmbedCall&) const { return "embed"; }
+  std::string operator()(const NormCall& c) const { return c.out.q8 ? "norm to q8" : "norm"; }
+  std::string operator()(const QuantizeCall&) const { return "quantize"; }
+  std::string operator()(const GatedActCall&) const { return "gated_act"; }
+  std::string operator()(const ElementwiseCall& c) const { return std::string(op_name(c.node->op)); }
+  std::string operator()(const CopyCall&) const { return "copy"; }
+  std::string operator()(const SampleCall&) const { return "sample"; }
+  std::string operator()(const AttentionCall& c) const { return c.inputs ? "attention with inputs" : "attention"; }
+  std::string operator()(const AttentionDecodeCall& c) const { return c.act ? "decode with gate" : "decode"; }
+  std::string operator()(const NormResidualCall&) const { return "norm_residual"; }
+  std::string operator()(const MatmulCall& c) const {
+    std::string text = "matmul " + std::to_string(c.parts.size());
+    if (c.residual) text += " after residual";
+    if (c.norm) text += " after norm";
+    if (c.q8) text += " of q8";
+    if (c.act) text += " with act";
+    if (c.add) text += " with add";
+    return text;
+  }
+  std::string operator()(const auto&) const { return "other"; }
+};
+
+class KernelTable : public testing::Test {
+ protected:
+  KernelTable() : g_("table", set_.source()) {}
+
+  Value matrix(const std::string& name, int64_t n_out, int64_t n_in, const Format& format) {
+    set_.add(name, {n_out, n_in}, format);
+    return g_.weight(name, {n_out, n_in});
+  }
+  Value q8(const std::string& name, int64_t n_out = kDim, int64_t n_in = kDim) {
+    return matrix(name, n_out, n_in, *find_format("q8_0"));
+  }
+  Value f16(const std::string& name, int64_t n_out = kDim, int64_t n_in = kDim) {
+    return matrix(name, n_out, n_in, k_f16);
+  }
+  Value norm(Value x, const std::string& name) {
+    set_.add(name, {kDim});
+    return g_.rms_norm(x, g_.weight(name, {kDim}), 1e-6f);
+  }
+  Value embedded() { return g_.embed(f16("table")); }
+  // The calls between the embedding and the rows of the output.
+  std::vector<std::string> names(Value result, const KernelLimits& kernels, const StepClass& sizes,
+                                 bool keeps_values = false) {
+    g_.logits(g_.linear(g_.rows(result), g_.weight("table", {kDim, kDim})));
+    graph_ = std::move(g_.finish().value());
+    const Graph* const graph = &graph_;
+    LayoutUploader uploader(false);
+    weights_ = std::move(Weights::upload({&graph, 1}, device_, uploader, [](auto) {}).value());
+    const GraphUses uses(graph_, keeps_values);
+    const int end = uses.index_of(*std::ranges::find(graph_.nodes(), Op::rows, &Node::op));
+    std::vector<std::string> out;
+    for (const FusedCall& call : fuse(graph_, uses, *weights_, kernels, sizes, keeps_values)) {
+      if (call.at < end && !std::holds_alternative<EmbedCall>(call.kind)) out.push_back(std::visit(Name{}, call.kind));
+    }
+    return out;
+  }
+
+  WeightSet set_;
+  GraphBuilder g_;
+  Graph graph_;
+  LayoutDevice device_;
+  std::unique_ptr<Weights> weights_;
+};
+
+using Names = std::vector<std::string>;
+
+TEST_F(KernelTable, matmuls_of_one_input_run_together_a_launch_per_format) {
+  const Value x = embedded();
+  const Value a = g_.linear(x, f16("a")), b = g_.linear(x, q8("b")), c = g_.linear(x, f16("c"));
+  const Value sum = g_.add(g_.add(a, b), c);
+  EXPECT_EQ(names(sum, limits(), kDecode), (Names{"matmul 2", "matmul 1", "add", "add"}));
+}
+
+TEST_F(KernelTable, a_decode_launch_takes_matrices_of_several_formats_if_the_kernel_can) {
+  const Value x = embedded();
+  const Value sum = g_.add(g_.linear(x, f16("a")), g_.linear(x, q8("b")));
+  KernelLimits kernels = limits();
+  kernels.has_mixed_gemv = true;
+  EXPECT_EQ(names(sum, kernels, kDecode), (Names{"matmul 2", "add"}));
+}
+
+TEST_F(KernelTable, norm_and_residual_add_are_prologue_and_epilogue_in_decode) {
+  const Value x = embedded();
+  const Value h = norm(x, "norm");
+  const Value act = g_.gated_act(Act::silu, g_.linear(h, q8("gate")), g_.linear(h, q8("up")));
+  const Value out = g_.add(x, g_.linear(act, q8("down")));
+  EXPECT_EQ(names(out, limits(), kDecode), (Names{"matmul 2 after norm with act", "matmul 1 with add"}));
+}
+
+TEST_F(KernelTable, in_a_large_step_the_norm_quantizes_and_other_rows_have_a_kernel_of_their_own) {
+  const Value x = embedded();
+  const Value h = norm(x, "norm");
+  const Value act = g_.gated_act(Act::silu, g_.linear(h, q8("gate")), g_.linear(h, q8("up")));
+  const Value out = g_.add(x, g_.linear(act, q8("down")));
+  EXPECT_EQ(names(out, limits(), kPrefill),
+            (Names{"norm to q8", "matmul 2 of q8 with act", "quantize", "matmul 1 of q8 with add"}));
+}
+
+TEST_F(KernelTable, an_input_is_quantized_once_for_all_its_matmuls) {
+  const Value x = embedded();
+  const Value a = g_.linear(x, q8("a"));
+  const Value b = g_.linear(g_.add(x, a), q8("b"));  // reads a, so that the last matmul of x is not of its group
+  const Value c = g_.linear(x, q8("c"));
+  EXPECT_EQ(names(g_.add(b, c), limits(), kPrefill),
+            (Names{"quantize", "matmul 1 of q8 with add", "matmul 1 of q8", "quantize", "matmul 1 of q8 with add"}));
+}
+
+TEST_F(KernelTable, a_gated_activation_without_epilogue_kernel_runs_alone) {
+  const Value x = embedded();
+  const Value act = g_.gated_act(Act::silu, g_.linear(x, f16("gate")), g_.linear(x, f16("up")));
+  KernelLimits kernels = limits();
+  kernels.has_gated_epilogue = [](const PanelFormat& format, bool) { return format.q8_block > 0; };
+  EXPECT_EQ(names(act, kernels, kPrefill), (Names{"matmul 2", "gated_act"}));
+}
+
+TEST_F(KernelTable, kept_values_are_not_fused) {
+  const Value x = embedded();
+  const Value h = norm(x, "norm");
+  const Value act = g_.gated_act(Act::silu, g_.linear(h, q8("gate")), g_.linear(h, q8("up")));
+  EXPECT_EQ(names(g_.add(x, act), limits(), kDecode, true),
+            (Names{"norm", "matmul 1", "matmul 1", "gated_act", "add"}));
+}
+
+TEST_F(KernelTable, a_norm_before_the_residual_add_is_the_prologue_of_the_next_matmuls) {
+  const Value x = embedded();
+  const Value post = norm(g_.linear(x, q8("o")), "post_norm");
+  const Value sum = g_.add(x, post);
+  const Value h = norm(sum, "norm");
+  const Value act = g_.gated_act(Act::silu, g_.linear(h, q8("gate")), g_.linear(h, q8("up")));
+  const Value out = g_.add(sum, act);
+  KernelLimits kernels = limits();
+  kernels.max_residual_elems = kDim;
+  EXPECT_EQ(names(out, kernels, kDecode), (Names{"matmul 1", "matmul 2 after residual after norm with act", "add"}));
+}
+
+TEST_F(KernelTable, a_read_of_the_sum_before_those_matmuls_makes_the_residual_add_a_kernel) {
+  const Value x = embedded();
+  const Value sum = g_.add(x, norm(g_.linear(x, q8("o")), "post_norm"));
+  const Value early = g_.scale(sum, 2);
+  const Value h = norm(sum, "norm");
+  const Value act = g_.gated_act(Act::silu, g_.linear(h, q8("gate")), g_.linear(h, q8("up")));
+  KernelLimits kernels = limits();
+  kernels.max_residual_elems = kDim;
+  EXPECT_EQ(names(g_.add(early, act), kernels, kDecode),
+            (Names{"matmul 1", "norm_residual", "scale", "matmul 2 after norm with act", "add"}));
+}
+
+}  // namespace
+}  // namespace zinc::gpu
