@@ -71,6 +71,27 @@ TEST_F(GraphCommand, prints_dot) {
   EXPECT_GT(read_dot(weights.text).nodes.size(), read_dot(plain.text).nodes.size());
 }
 
+TEST_F(GraphCommand, lists_the_kernels_of_a_step_on_a_gpu_that_need_not_be_present) {
+  const Outcome decode = graph("--kernels"), prefill = graph("--kernels --rows 64");
+  EXPECT_EQ(decode.exit_code, 0) << decode.text;
+  EXPECT_TRUE(
+      contains_all(decode.text, {"H200: 4.80 TB/s", "gemv", "attention_decode", "132 x 1 x 1 blocks", "launches"}));
+  EXPECT_TRUE(contains_all(prefill.text, {"attention_prefill", "gemm"}));
+  EXPECT_TRUE(contains_all(graph("--kernels --device cuda:a100").text, {"A100: 2.00 TB/s", "linear_1"}));
+  const json::value report = parse_json(graph("--kernels --json --device vulkan:h200 --bandwidth 1").text).value();
+  EXPECT_EQ(report.at("device").at("bytes_per_s").to_number<double>(), 1e9);
+  double time_s = 0;
+  for (const json::value& kernel : report.at("kernels").as_array()) {
+    EXPECT_FALSE(kernel.at("launches").as_array().empty());
+    time_s += kernel.at("time_s").to_number<double>();
+  }
+  EXPECT_NEAR(report.at("total").at("time_s").to_number<double>(), time_s, 1e-9);
+  const Outcome unknown = graph("--kernels --device cuda:h300");
+  EXPECT_EQ(unknown.exit_code, 1);
+  EXPECT_TRUE(contains_all(unknown.text, {"unknown GPU 'h300'", "cuda:rtx4090"}));
+  EXPECT_TRUE(contains_all(graph("--kernels --device cpu").text, {"not for GPUs"}));
+}
+
 TEST_F(GraphCommand, wrong_usage_exits_with_two) {
   for (const char* wrong : {"--json --dot", "--tokens 0", "--tokens x", "--depth -1", "--bandwidth 0", "--flops nan",
                             "--tokens 99999999999999999999", "--kv q9"}) {

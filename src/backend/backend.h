@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backend/plan.h"
+#include "backend/step_kernels.h"
 #include "base/result.h"
 #include "graph/graph.h"
 
@@ -107,6 +108,9 @@ struct BackendInfo {
   int dequantized_bits = 0;  // bits per weight in memory for formats without a kernel; 0: stored as in the file
   // All devices it detects, available or not. nullptr: only the one it opens.
   std::vector<DeviceInfo> (*devices)() = nullptr;
+  // The kernels of a step on a GPU that need not be present; the error of an unknown name lists those that are known.
+  // nullptr: the backend is not for GPUs.
+  Result<StepKernels> (*step_kernels)(std::string_view gpu, const Graph& graph, const BatchShape& step) = nullptr;
   // Opens a device by number or by part of its name. nullptr: the backend has one device.
   Result<std::unique_ptr<Backend>> (*open_device)(std::string_view device, int n_threads) = nullptr;
 };

@@ -15,6 +15,7 @@
 #include "backend/cuda/driver_api.h"
 #include "backend/cuda/kernel_cache.h"
 #include "backend/gpu/device.h"
+#include "backend/gpu/fused_call.h"
 #include "backend/simt/params.h"
 
 namespace zinc::cuda {
@@ -45,9 +46,9 @@ struct Launch {
 // A kernel of a step before it is compiled: what a graph is lowered to. Plain data, made without a GPU.
 struct KernelCall {
   KernelProgram program;
-  std::string kernel;               // an entry point of the program
-  Launch launch;                    // without its function
-  std::vector<int32_t> nodes = {};  // of the graph, that it computes
+  std::string kernel;                    // an entry point of the program
+  Launch launch;                         // without its function
+  const gpu::FusedCall* call = nullptr;  // of the step; nullptr: prepares it
 };
 
 // What the lowering needs to know of a GPU.

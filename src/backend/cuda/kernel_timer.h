@@ -12,7 +12,8 @@ namespace zinc::cuda {
 
 class KernelTimer {
  public:
-  KernelTimer(const Device& device, size_t max_in_flight) : device_(device), running_(max_in_flight) {}
+  KernelTimer(const Graph& graph, const Device& device, size_t max_in_flight)
+      : graph_(graph), device_(device), running_(max_in_flight) {}
   ~KernelTimer();
   KernelTimer(const KernelTimer&) = delete;
   KernelTimer& operator=(const KernelTimer&) = delete;
@@ -31,6 +32,7 @@ class KernelTimer {
     std::vector<gpu::KernelName> kernels;
     std::vector<TimedGraph> graphs;  // per in-flight step
   };
+  const Graph& graph_;
   const Device& device_;
   std::vector<StepClass> classes_;
   std::vector<size_t> running_;  // the class of each in-flight step

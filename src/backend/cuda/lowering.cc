@@ -24,7 +24,7 @@ Status Lowering::add(const KernelProgram& program, const char* kernel, Launch la
   late_trigger_.reset();
   launch.grid = {static_cast<unsigned>(x), static_cast<unsigned>(y), static_cast<unsigned>(z)};
   launch.shared_bytes = static_cast<unsigned>(shared_bytes);
-  calls_.push_back({program, kernel, launch, lowered_nodes_});
+  calls_.push_back({program, kernel, launch, current_});
   return ok_status();
 }
 
@@ -40,7 +40,7 @@ void place_shared_memory(std::span<KernelCall> calls, int n_sms) {
 Result<std::vector<KernelCall>> Lowering::run() {
   if (Status s = lower_rope_tables(); !s.ok()) return s.error();
   for (const gpu::FusedCall& call : workspace_.calls(sizes_)) {
-    lowered_nodes_ = gpu::node_indices(graph_, call);
+    current_ = &call;
     const Status lowered = std::visit([&](const auto& kind) { return lower(kind); }, call.kind);
     if (!lowered.ok()) return lowered.error();
   }

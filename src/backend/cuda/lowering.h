@@ -132,7 +132,7 @@ class Lowering {
   const Workspace& workspace_;
   gpu::StepClass sizes_;
   std::vector<KernelCall> calls_;
-  std::vector<int32_t> lowered_nodes_;  // of the call whose launches are being added
+  const gpu::FusedCall* current_ = nullptr;  // being lowered
   // The last launch, if it triggers its dependents only after its own PDL wait: the next launch may then read the
   // results of all earlier launches before waiting, but not those of this one.
   struct LateTrigger {

@@ -38,7 +38,7 @@ Status CudaPlan::prepare(const gpu::Weights& weights, const Bucket& bucket) {
     calls.push_back(std::move(lowered));
   }
   if (Status s = device_.load_programs(programs); !s.ok()) return s;
-  if (bucket.time_kernels) timer_ = std::make_unique<KernelTimer>(device_, kMaxInFlight);
+  if (bucket.time_kernels) timer_ = std::make_unique<KernelTimer>(graph_, device_, kMaxInFlight);
   for (const std::vector<KernelCall>& of_class : calls) {
     ZINC_TRY(launches, device_.prepare(of_class));
     if (timer_) {

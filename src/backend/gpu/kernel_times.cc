@@ -2,9 +2,10 @@
 
 namespace zinc::gpu {
 
-std::vector<int32_t> node_indices(const Graph& graph, const FusedCall& call) {
+std::vector<int32_t> node_indices(const Graph& graph, const FusedCall* call) {
   std::vector<int32_t> indices;
-  for (const Node* node : call.nodes) indices.push_back(static_cast<int32_t>(node - graph.nodes().data()));
+  if (!call) return indices;
+  for (const Node* node : call->nodes) indices.push_back(static_cast<int32_t>(node - graph.nodes().data()));
   return indices;
 }
 

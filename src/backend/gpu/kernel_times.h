@@ -20,6 +20,7 @@ struct DeviceTime {
   double begin_ns, end_ns;
 };
 
-std::vector<int32_t> node_indices(const Graph& graph, const FusedCall& call);  // of the nodes that it computes
+// Of the nodes that a call computes; none for nullptr.
+std::vector<int32_t> node_indices(const Graph& graph, const FusedCall* call);
 
 }  // namespace zinc::gpu

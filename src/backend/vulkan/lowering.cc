@@ -60,7 +60,7 @@ Status Lowering::add(KernelKey key, std::span<const std::byte> params, const Siz
        .reads = accesses.reads,
        .writes = accesses.writes,
        .n_arrivals = signals_done ? static_cast<int>(n_arrivals) : 0,
-       .nodes = lowered_nodes_});
+       .call = current_});
   return ok_status();
 }
 
@@ -105,7 +105,7 @@ void replace_barriers_by_counters(Program& program, Address counters) {
 
 Result<Program> Lowering::run() {
   for (const gpu::FusedCall& call : workspace_.calls(sizes_)) {
-    lowered_nodes_ = gpu::node_indices(graph_, call);
+    current_ = &call;
     const Status lowered = std::visit([&](const auto& kind) { return lower(kind); }, call.kind);
     if (!lowered.ok()) return lowered.error();
   }

@@ -26,8 +26,8 @@ struct Dispatch {
   std::array<uint32_t, 3> grid = {1, 1, 1};
   std::vector<MemoryRange> reads, writes;
   int n_arrivals = 0;  // workgroups that signal completion to the next dispatches (shader/counter_sync.glsl); 0: none
-  bool needs_barrier = false;       // before the dispatch
-  std::vector<int32_t> nodes = {};  // of the graph, that it computes
+  bool needs_barrier = false;            // before the dispatch
+  const gpu::FusedCall* call = nullptr;  // of the step
 };
 
 struct Program {
@@ -178,7 +178,7 @@ class Lowering {
   const Workspace& workspace_;
   gpu::StepClass sizes_;
   Program program_;
-  std::vector<int32_t> lowered_nodes_;  // of the call whose dispatches are being added
+  const gpu::FusedCall* current_ = nullptr;  // being lowered
 };
 
 Result<std::vector<VkPipeline>> find_pipelines(Device& device, const Program& program);  // compiled if necessary

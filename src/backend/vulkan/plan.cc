@@ -85,7 +85,7 @@ Result<VulkanPlan::RecordedProgram> VulkanPlan::record(const Program& program) {
 
 void VulkanPlan::add_timestamps(const Program& program, RecordedProgram& recorded) const {
   for (const Dispatch& dispatch : program.dispatches) {
-    recorded.kernels.push_back({dispatch.kernel.module, dispatch.nodes});
+    recorded.kernels.push_back({dispatch.kernel.module, gpu::node_indices(graph_, dispatch.call)});
   }
   const size_t n = kMaxInFlight * (recorded.kernels.size() + 1);
   recorded.timestamps = std::make_unique<Timestamps>(device_, static_cast<uint32_t>(n));

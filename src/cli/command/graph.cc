@@ -1,5 +1,6 @@
-// `zinc graph`: the compute graph of a model, as JSON, DOT or a cost table. Reads only metadata and shapes; costs are
-// relative to the default device's measured peaks, unless --bandwidth and --flops give others.
+// `zinc graph`: the compute graph of a model, as JSON, DOT or a cost table, or the kernels of a step on a GPU. Reads
+// only metadata and shapes; costs are relative to the default device's measured peaks, unless --bandwidth and --flops
+// give others.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -10,6 +11,7 @@
 #include "base/sanitize_for_terminal.h"
 #include "base/thread_pool.h"
 #include "cli/command.h"
+#include "cli/kernel_report.h"
 #include "cli/model_file.h"
 #include "cli/model_options.h"
 #include "cli/number_in_range.h"
@@ -26,10 +28,11 @@ constexpr size_t kMaxTitleBytes = 4096;
 
 struct Options {
   std::string model;
-  bool json = false, dot = false, cost = false, draft = false, weights = false;
+  bool json = false, dot = false, cost = false, kernels = false, draft = false, weights = false;
   BatchShape step;
   std::optional<double> bandwidth_gb, gflops;  // unset: measured
   std::string kv_format = "f16";
+  std::string device = "cuda:h200";  // of --kernels
 };
 
 // The given peaks; others are measured on the default backend's device.
@@ -45,6 +48,22 @@ RooflinePeaks peaks_of(const Options& options) {
   if (options.bandwidth_gb) peaks.bytes_per_s = *options.bandwidth_gb * 1e9;
   if (options.gflops) peaks.flops_per_s = *options.gflops * 1e9;
   return peaks;
+}
+
+// The kernels of a step on a GPU that need not be present.
+Result<std::string> describe_kernels(const Options& options, const Graph& graph, const BatchShape& step,
+                                     const std::string& title) {
+  ZINC_TRY(backend, find_backend(options.device));
+  if (!backend->step_kernels) {
+    return fail(ErrorCode::invalid_input, "the {} backend is not for GPUs; use --device cuda:h200 or vulkan:h200",
+                backend->name);
+  }
+  const size_t colon = options.device.find(':');
+  const std::string gpu = colon == std::string::npos ? "" : options.device.substr(colon + 1);
+  ZINC_TRY(kernels, backend->step_kernels(gpu, graph, step));
+  if (options.bandwidth_gb) kernels.peaks.bytes_per_s = *options.bandwidth_gb * 1e9;
+  if (options.gflops) kernels.peaks.flops_per_s = *options.gflops * 1e9;
+  return options.json ? to_pretty_json(kernels_to_json(kernels, title)) + "\n" : kernel_table(kernels, title);
 }
 
 Result<std::string> describe(const Options& options) {
@@ -66,6 +85,7 @@ Result<std::string> describe(const Options& options) {
   BatchShape step = options.step;
   step.kv_format = find_format(options.kv_format);
   if (Status fits = check_kv_blocks(*step.kv_format, graph.caches()); !fits.ok()) return fits.error();
+  if (options.kernels) return describe_kernels(options, graph, step, title);
   const GraphCost cost = cost_graph(graph, step, peaks_of(options));
   if (options.json) return to_pretty_json(graph_to_json(graph, cost, title)) + "\n";
   return title + "\n" + cost_table(graph, cost);
@@ -80,7 +100,10 @@ std::function<Status()> declare(CLI::App& app) {
   CLI::Option* const json = format("--json", options->json, "every node, edge and cost, as JSON");
   CLI::Option* const dot = format("--dot", options->dot, "the graph for Graphviz: dot -Tsvg")->excludes(json);
   format("--cost", options->cost, "costs per op and per layer (default)")->excludes(json)->excludes(dot);
-  app.add_option("--tokens", options->step.n_tokens, "tokens in the step (default 1)")
+  format("--kernels", options->kernels, "the kernels of a step on a GPU; with --json as JSON")->excludes(dot);
+  app.add_option("--device", options->device,
+                 "with --kernels: cuda:h200 (default), cuda:a100, cuda:rtx4090 or vulkan:h200; it need not be present");
+  app.add_option("--tokens,--rows", options->step.n_tokens, "tokens in the step: its rows (default 1)")
       ->check(number_in_range(int64_t{1}, kMaxCount));
   app.add_option("--sequences", options->step.n_seqs, "sequences that share the tokens (default 1)")
       ->check(number_in_range(int64_t{1}, kMaxCount));
