@@ -9,6 +9,7 @@
 
 #include "backend/cuda/workspace.h"
 #include "backend/gpu/kernel_times.h"
+#include "backend/step_kernels.h"
 #include "base/ceil_div.h"
 
 namespace zinc::cuda {
@@ -142,5 +143,8 @@ class Lowering {
   };
   std::optional<LateTrigger> late_trigger_;
 };
+
+// The kernels of a step on a GPU that need not be present (BackendInfo::step_kernels).
+Result<StepKernels> step_kernels(std::string_view gpu, const Graph& graph, const BatchShape& step);
 
 }  // namespace zinc::cuda

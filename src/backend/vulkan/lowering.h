@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/gpu/kernel_times.h"
+#include "backend/step_kernels.h"
 #include "backend/vulkan/timestamps.h"
 #include "backend/vulkan/workspace.h"
 #include "base/ceil_div.h"
@@ -191,5 +192,8 @@ struct DispatchTimestamps {
 void record_program(const Device& device, VkCommandBuffer commands, const Program& program,
                     std::span<const VkPipeline> pipelines, VkDescriptorSet set, uint32_t step_offset,
                     const DispatchTimestamps& times = {});
+
+// The kernels of a step on a GPU that need not be present (BackendInfo::step_kernels).
+Result<StepKernels> step_kernels(std::string_view gpu, const Graph& graph, const BatchShape& step);
 
 }  // namespace zinc::vulkan
