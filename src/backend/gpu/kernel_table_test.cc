@@ -40,10 +40,14 @@ struct Name {
     if (c.residual) text += " after residual";
     if (c.norm) text += " after norm";
     if (c.q8) text += " of q8";
+    if (c.route) text += " that routes";
     if (c.act) text += " with act";
     if (c.add) text += " with add";
     return text;
   }
+  std::string operator()(const MoeDownCall& c) const { return c.add ? "moe_down with add" : "moe_down"; }
+  std::string operator()(const RouteCall&) const { return "route"; }
+  std::string operator()(const CombineCall& c) const { return c.add ? "combine with add" : "combine"; }
   std::string operator()(const auto&) const { return "other"; }
 };
 
@@ -60,6 +64,28 @@ class KernelTable : public testing::Test {
   }
   Value f16(const std::string& name, int64_t n_out = kDim, int64_t n_in = kDim) {
     return matrix(name, n_out, n_in, k_f16);
+  }
+  Value experts(const std::string& name) {
+    set_.add(name, {8, kDim, kDim}, *find_format("q8_0"));
+    return g_.weight(name, {8, kDim, kDim});
+  }
+  // Two of eight experts, with a norm before them and the residual add after them.
+  Value moe(Value x) {
+    const Value h = norm(x, "norm");
+    const GraphBuilder::Route route = g_.moe_route(g_.linear(h, f16("router", 8)), {.n_used = 2});
+    const Value gate = g_.moe_linear(h, {experts("gate")}, route.ids);
+    const Value up = g_.moe_linear(h, {experts("up")}, route.ids);
+    const Value act = g_.gated_act(Act::silu, gate, up);
+    return g_.add(x, g_.moe_combine(g_.moe_linear(act, {experts("down")}, route.ids), route.weights));
+  }
+  // One head of 64 with RoPE and an output gate, without the residual.
+  Value attention(Value x) {
+    const RopeParams rope{.n_dims = 64};
+    const Value q = g_.linear(x, q8("q", 64)), k = g_.linear(x, q8("k", 64)), v = g_.linear(x, q8("v", 64));
+    const Value gate = g_.linear(x, q8("output_gate", 64));
+    const Value out =
+        g_.attention({.q = g_.rope(g_.heads(q, 1), rope), .k = g_.rope(g_.heads(k, 1), rope), .v = g_.heads(v, 1)}, {});
+    return g_.linear(g_.gated_act(Act::sigmoid, gate, out), q8("o", kDim, 64));
   }
   Value norm(Value x, const std::string& name) {
     set_.add(name, {kDim});
@@ -171,6 +197,28 @@ TEST_F(KernelTable, a_read_of_the_sum_before_those_matmuls_makes_the_residual_ad
   kernels.max_residual_elems = kDim;
   EXPECT_EQ(names(g_.add(early, act), kernels, kDecode),
             (Names{"matmul 1", "norm_residual", "scale", "matmul 2 after norm with act", "add"}));
+}
+
+TEST_F(KernelTable, attention_with_rope_and_output_gate_is_one_kernel_in_decode) {
+  EXPECT_EQ(names(attention(embedded()), limits(), kDecode), (Names{"matmul 4", "decode with gate", "matmul 1"}));
+}
+
+TEST_F(KernelTable, in_a_large_step_the_output_gate_runs_alone) {
+  EXPECT_EQ(names(attention(embedded()), limits(), kPrefill),
+            (Names{"quantize", "matmul 4 of q8", "attention with inputs", "gated_act", "matmul 1 of q8"}));
+}
+
+TEST_F(KernelTable, experts_route_themselves_and_sum_their_down_projections_in_decode) {
+  EXPECT_EQ(names(moe(embedded()), limits(), kDecode),
+            (Names{"matmul 1 after norm", "matmul 2 after norm that routes with act", "moe_down with add"}));
+}
+
+TEST_F(KernelTable, in_a_large_step_the_router_is_a_kernel_and_the_sum_takes_the_residual) {
+  KernelLimits kernels = limits();
+  kernels.adds_after_combine = true;
+  EXPECT_EQ(names(moe(embedded()), kernels, kPrefill),
+            (Names{"norm to q8", "matmul 1", "route", "matmul 2 of q8 with act", "quantize", "matmul 1 of q8",
+                   "combine with add"}));
 }
 
 }  // namespace
