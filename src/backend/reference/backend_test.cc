@@ -230,5 +230,19 @@ TEST(FindBackend, an_unknown_name_is_an_error_that_lists_all_backends) {
   EXPECT_TRUE(contains_all(info.error().message, {"abacus", "reference"}));
 }
 
+TEST(BackendRecord, lists_kv_formats_with_a_quantize_function_and_the_default_among_them) {
+  for (const BackendInfo* const* b = kBackends; *b; ++b) {
+    EXPECT_TRUE(has_kv_format(**b, (*b)->default_kv_format)) << (*b)->name;
+    for (const std::string_view name : (*b)->kv_formats) {
+      const Format* format = find_format(name);
+      EXPECT_TRUE(format != nullptr && format->quantize != nullptr) << (*b)->name << " " << name;
+    }
+  }
+  const BackendInfo& cpu = *find_backend("cpu").value();
+  EXPECT_FALSE(has_kv_format(cpu, "fp8"));
+  EXPECT_EQ(kv_format_names(cpu), "f32, f16 or q8_0");
+  EXPECT_EQ(all_kv_formats(), (std::vector<std::string_view>{"f32", "f16", "q8_0", "fp8"}));
+}
+
 }  // namespace
 }  // namespace zinc
