@@ -13,6 +13,7 @@
 #include "engine/compare_models.h"
 #include "tests/support/contains_all.h"
 #include "tests/support/serving.h"
+#include "tests/support/tested_backends.h"
 #include "tests/support/test_files.h"
 #include "tests/support/tiny_model.h"
 
@@ -219,6 +220,37 @@ TEST(EngineTraceTest, rows_cache_hits_and_deferrals_are_recorded) {
     return name.starts_with("admit request") && name.ends_with("tokens cached");
   }));
   EXPECT_TRUE(t.has_instant("finish: max_tokens"));
+}
+
+// Emulated devices have no clock: their kernels may take no time.
+TEST(KernelTimes, kernels_of_every_backend_are_in_order_and_compute_the_matmuls) {
+  for (const BackendInfo* backend : available_backends()) {
+    if (backend->name == "reference") continue;  // has none
+    SCOPED_TRACE(backend->name);
+    const ModelInstance model = load_model({.name = "qwen3-q8_0", .backend = backend->name});
+    Sequence sequence =
+        std::move(Sequence::create(model, {.context = 40, .chunk_tokens = 16, .time_kernels = true}).value());
+    const std::vector<TokenId> tokens(16, 1);
+    for (const size_t n : {16u, 1u}) {
+      const KernelTime::Time begin = std::chrono::steady_clock::now();
+      ASSERT_TRUE(sequence.feed(std::span(tokens).first(n)).ok());
+      const std::span<const KernelTime> times = sequence.plan().kernel_times();
+      ASSERT_FALSE(times.empty());
+      EXPECT_GE(times.front().begin, begin);
+      std::set<int32_t> computed;
+      for (size_t i = 0; i < times.size(); ++i) {
+        EXPECT_LE(times[i].begin, times[i].end) << times[i].name;
+        EXPECT_TRUE(i == 0 || times[i].begin >= times[i - 1].end) << times[i].name;
+        computed.insert(times[i].nodes.begin(), times[i].nodes.end());
+      }
+      const std::span<const Node> nodes = model.model().graph.nodes();
+      for (size_t i = 0; i < nodes.size(); ++i) {
+        if (nodes[i].op == Op::linear) {
+          EXPECT_TRUE(computed.contains(static_cast<int32_t>(i))) << "node " << i;
+        }
+      }
+    }
+  }
 }
 
 // ---- zinc debug compare ----
