@@ -386,6 +386,14 @@ TEST_F(DialectTest, responses_expand_namespaces_and_name_them_in_calls) {
   }
 }
 
+TEST_F(DialectTest, namespace_without_a_name_is_rejected) {
+  const json::value tools = parse_json(R"([{"type": "namespace"}, {"type": "function", "name": "f"}])").value();
+  expect_error("/v1/responses", {{"input", "SAY[[x]]"}, {"tools", tools}}, "tools[0].name");
+  const json::value number =
+      parse_json(R"([{"type": "namespace", "name": 1}, {"type": "function", "name": "f"}])").value();
+  expect_error("/v1/responses", {{"input", "SAY[[x]]"}, {"tools", number}}, "tools[0].name");
+}
+
 TEST_F(DialectTest, reasoning_survives_as_encrypted_content) {
   const json::object response = ask_json("/v1/responses", {{"input", "SAY[[<think>deep \xC3\xA4</think>a]]"},
                                                            {"store", false},

@@ -154,9 +154,9 @@ void read_input(const FieldReader& fields, ChatRequest& out) {
 
 // The functions of a namespace become tools of their own.
 void expand_namespace(const FieldReader& space, json::array& out) {
+  const std::string space_name = space.required_text("name");
   const json::array* tools = space.array("tools");
   if (!tools) return;
-  const std::string space_name = space.required_text("name");
   size_t i = 0;
   for_each_object(*tools, space.name_of("tools"), space.errors(), [&](const FieldReader& tool) {
     json::object expanded = (*tools)[i++].get_object();
@@ -337,7 +337,8 @@ class Items {
     const json::value* tools = metadata.echoed.if_contains("tools");
     if (!tools) return;
     for (const json::value& tool : tools->get_array()) {
-      if (member_of(&tool, "type") == "namespace") namespaces_.emplace_back(member_of(&tool, "name").as_string());
+      if (member_of(&tool, "type") == "namespace")
+        namespaces_.push_back(text_of(member_of(&tool, "name").get_string()));
     }
   }
 
