@@ -147,7 +147,7 @@ std::vector<HttpHeader> AccessControl::cors_headers(const HttpRequest& request) 
           {"Vary", "Origin"},
           {"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"},
           {"Access-Control-Allow-Headers", allowed_headers(request)},
-          {"Access-Control-Expose-Headers", "x-request-id, request-id, retry-after"},
+          {"Access-Control-Expose-Headers", "x-request-id, request-id, retry-after, x-zinc-ignored-fields"},
           {"Access-Control-Max-Age", "600"}};
 }
 

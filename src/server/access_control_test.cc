@@ -120,15 +120,18 @@ TEST(AccessControl, preflight_of_an_allowed_origin_echoes_the_requested_headers)
   const AccessControl access({.keys = {}, .allowed_hosts = {}, .allowed_origins = {"https://page.example"}});
   HttpRequest preflight = request({{"origin", "https://page.example"},
                                    {"access-control-request-headers", "content-type,x-stainless-lang,openai-project"}});
-  const auto allowed = [&] {
+  const auto header_of = [&](std::string_view name) {
     for (const HttpHeader& header : access.cors_headers(preflight)) {
-      if (header.first == "Access-Control-Allow-Headers") return header.second;
+      if (header.first == name) return header.second;
     }
     return std::string();
   };
+  const auto allowed = [&] { return header_of("Access-Control-Allow-Headers"); };
   EXPECT_EQ(allowed(), "content-type,x-stainless-lang,openai-project");
   preflight.headers[1].second = "x\r\ny: z";
   EXPECT_EQ(allowed().find("y: z"), std::string::npos);
+  for (const char* shown : {"x-request-id", "x-zinc-ignored-fields"})
+    EXPECT_NE(header_of("Access-Control-Expose-Headers").find(shown), std::string::npos) << shown;
 }
 
 TEST(AccessControl, host_names_are_case_insensitive) {

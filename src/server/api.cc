@@ -17,10 +17,12 @@ namespace {
 constexpr std::string_view kModelPrefix = "/v1/models/";
 constexpr std::string_view kUtf8Bom = "\xef\xbb\xbf";  // some editors write it at the start of a file
 
-// Schemas and grammars take time to compile, however short they are.
+// Schemas and grammars take time to compile, however short they are. Those of tools count if a call is forced or
+// strict.
 bool may_have_constraint(std::string_view body) {
-  constexpr std::string_view kNames[] = {"\"response_format\"", "\"json_schema\"", "\"grammar\"",
-                                         "\"structured_outputs\"", "\"guided_"};
+  constexpr std::string_view kNames[] = {
+      "\"response_format\"", "\"json_schema\"", "\"grammar\"", "\"structured_outputs\"",
+      "\"guided_",           "\"format\"",      "\"strict\"",  "\"tool_choice\""};
   return std::ranges::any_of(kNames, [&](std::string_view name) { return body.find(name) != body.npos; });
 }
 
@@ -113,15 +115,6 @@ json::object model_props(const ServedModel& model) {
   return out;
 }
 
-// Unknown fields do not fail a request, but they are not ignored silently.
-void report_ignored_fields(const std::vector<std::string>& names, Reply& reply) {
-  if (names.empty()) return;
-  std::string all;
-  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
-  reply.headers.emplace_back("x-zinc-ignored-fields", all);
-  reply.log["ignored_fields"] = all;
-}
-
 // Whether a path is a route's; "{id}" stands for one segment.
 bool matches_path(std::string_view pattern, std::string_view path) {
   const size_t begin = pattern.find('{');
@@ -140,122 +133,48 @@ double elapsed_s(std::chrono::steady_clock::time_point start) {
 }  // namespace
 
 // Public routes need no key, for orchestrators. They reveal the server's load, never prompts or outputs.
-const Api::Route Api::kRoutes[] =
-    {
-        {"GET", "/health", "Liveness and load of the server", true,
-         [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_health(std::move(reply)); }},
-        {"GET", "/ready", "200 while requests are accepted, 503 while the server loads its first model or drains", true,
-         [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_ready(std::move(reply)); }},
-        {"POST", "/v1/chat/completions", "Chat completion (OpenAI)", false,
-         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-           api.generate(chat_dialect(), std::move(request), std::move(reply));
-         },
-         chat_dialect},
-        {"POST", "/v1/completions", "Completion of a raw prompt (OpenAI)", false,
-         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-           api.generate(completions_dialect(), std::move(request), std::move(reply));
-         },
-         completions_dialect},
-        {"POST", "/v1/responses", "Response to a conversation (OpenAI Responses)", false,
-         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-           api.generate_response(std::move(request), std::move(reply));
-         },
-         responses_dialect},
-        {"POST", "/v1/responses/input_tokens", "Token count of a conversation (OpenAI Responses)", false,
-         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-           const CacheNamespace owner = api.access_.client_of(request).cache_namespace;
-           api.respond_from_body(std::move(request), std::move(reply), ErrorFormat::openai,
-                                 [&api, owner](const ModelList& models, std::string_view body, RequestErrors& errors) {
-                                   return count_response_tokens(api.responses_, owner, models, body, errors);
-                                 });
-         },
-         responses_dialect},
-        {"GET", "/v1/responses/{id}", "A kept response", false,
-         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-           reply->send(show_response(api.responses_, api.access_.client_of(request).cache_namespace, request.path));
-         }},
-        {"DELETE", "/v1/responses/{id}", "Deletes a kept response", false,
-         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-           reply->send(delete_response(api.responses_, api.access_.client_of(request).cache_namespace, request.path));
-         }},
-        {"GET", "/v1/responses/{id}/input_items", "The input of a kept response, newest item first", false,
-         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-           reply->send(list_input_items(api.responses_, api.access_.client_of(request).cache_namespace, request.path));
-         }},
-        {"POST", "/v1/messages", "Response to a conversation (Anthropic Messages)", false,
-         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-           api.generate(messages_dialect(), std::move(request), std::move(reply));
-         },
-         messages_dialect},
-        {"POST", "/v1/messages/count_tokens", "Token count of a conversation", false,
-         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-           api.respond_from_body(std::move(request), std::move(reply), ErrorFormat::anthropic, count_tokens);
-         },
-         messages_dialect},
-        {"POST", "/v1/embeddings", "Embeddings of texts", false,
-         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-           api.embed(kOpenAiEmbeddings, std::move(request), std::move(reply));
-         },
-         nullptr, &kEmbeddingFields},
-        {"GET", "/v1/models", "The models a request may name", false,
-         [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.list_models(std::move(reply)); }},
-        {"GET", "/models", "The installed models and those in the catalog", false,
-         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-           manage_models(api.library_, ModelAction::list, request, std::move(reply), api.loop_.post);
-         }},
-        {"POST", "/v1/models/pull", "Starts to download a model", false,
-         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-           manage_models(api.library_, ModelAction::pull, request, std::move(reply), api.loop_.post);
-         },
-         nullptr, &kModelActionFields},
-        {"POST", "/v1/models/cancel", "Cancels a download; the partial file is kept for the next attempt", false,
-         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-           manage_models(api.library_, ModelAction::cancel_pull, request, std::move(reply), api.loop_.post);
-         },
-         nullptr, &kModelActionFields},
-        {"POST", "/v1/models/activate", "Loads an installed model", false,
-         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-           manage_models(api.library_, ModelAction::activate, request, std::move(reply), api.loop_.post);
-         },
-         nullptr, &kModelActionFields},
-        {"POST", "/v1/models/unload", "Unloads a model and frees its memory; its file stays", false,
-         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-           manage_models(api.library_, ModelAction::unload, request, std::move(reply), api.loop_.post);
-         },
-         nullptr, &kModelActionFields},
-        {"POST", "/v1/models/remove", "Removes a downloaded model", false,
-         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-           manage_models(api.library_, ModelAction::remove, request, std::move(reply), api.loop_.post);
-         },
-         nullptr, &kModelActionFields},
-        {"POST", "/tokenize", "Tokenizes a text", false,
-         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-           api.respond_from_body(std::move(request), std::move(reply), ErrorFormat::openai, tokenize);
-         },
-         nullptr, &kTokenizeFields},
-        {"POST", "/detokenize", "Detokenizes token ids", false,
-         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-           api.respond_from_body(std::move(request), std::move(reply), ErrorFormat::openai, detokenize);
-         },
-         nullptr, &kDetokenizeFields},
-        {"POST", "/apply-template", "Renders a chat request with the model's chat template", false,
-         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-           api.respond_from_body(std::move(request), std::move(reply), ErrorFormat::openai, apply_template);
-         },
-         chat_dialect},
-        {"GET", "/props", "Settings of the server and its models", false,
-         [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_props(std::move(reply)); }},
-        {"GET", "/tokenizer_info", "Special tokens and chat template of the loaded model (as in vLLM)", false,
-         [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) {
-           const ModelRef model = api.models_.find("");
-           if (model) return send_json(tokenizer_info(*model), *reply);
-           reply->send(
-               error_response(http_error(404, "/tokenizer_info needs exactly one loaded model"), ErrorFormat::openai));
-         }},
-        {"GET", "/metrics", "Metrics in Prometheus format", false,
-         [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_metrics(std::move(reply)); }},
-        {"GET", "/openapi.json", "This OpenAPI document", false,
-         [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_openapi(std::move(reply)); }},
+const Api::Route Api::kRoutes[] = {
+    {"GET", "/health", "Liveness and load of the server", true, Route::show<&Api::show_health>},
+    {"GET", "/ready", "200 while requests are accepted, 503 while the server loads its first model or drains", true,
+     Route::show<&Api::show_ready>},
+    {"POST", "/v1/chat/completions", "Chat completion (OpenAI)", false, Route::generate<chat_dialect>, chat_dialect},
+    {"POST", "/v1/completions", "Completion of a raw prompt (OpenAI)", false, Route::generate<completions_dialect>,
+     completions_dialect},
+    {"POST", "/v1/responses", "Response to a conversation (OpenAI Responses)", false,
+     Route::call<&Api::generate_response>, responses_dialect},
+    {"POST", "/v1/responses/input_tokens", "Token count of a conversation (OpenAI Responses)", false,
+     Route::call<&Api::count_response_input>, responses_dialect},
+    {"GET", "/v1/responses/{id}", "A kept response", false, Route::kept_response<show_response>},
+    {"DELETE", "/v1/responses/{id}", "Deletes a kept response", false, Route::kept_response<delete_response>},
+    {"GET", "/v1/responses/{id}/input_items", "The input of a kept response, newest item first", false,
+     Route::kept_response<list_input_items>},
+    {"POST", "/v1/messages", "Response to a conversation (Anthropic Messages)", false,
+     Route::generate<messages_dialect>, messages_dialect},
+    {"POST", "/v1/messages/count_tokens", "Token count of a conversation", false,
+     Route::from_body<count_tokens, ErrorFormat::anthropic>, messages_dialect},
+    {"POST", "/v1/embeddings", "Embeddings of texts", false, Route::embed<kOpenAiEmbeddings>, nullptr,
+     &kEmbeddingFields},
+    {"GET", "/v1/models", "The models a request may name", false, Route::show<&Api::list_models>},
+    {"GET", "/models", "The installed models and those in the catalog", false, Route::manage<ModelAction::list>},
+    {"POST", "/v1/models/pull", "Starts to download a model", false, Route::manage<ModelAction::pull>, nullptr,
+     &kModelActionFields},
+    {"POST", "/v1/models/cancel", "Cancels a download; the partial file is kept for the next attempt", false,
+     Route::manage<ModelAction::cancel_pull>, nullptr, &kModelActionFields},
+    {"POST", "/v1/models/activate", "Loads an installed model", false, Route::manage<ModelAction::activate>, nullptr,
+     &kModelActionFields},
+    {"POST", "/v1/models/unload", "Unloads a model and frees its memory; its file stays", false,
+     Route::manage<ModelAction::unload>, nullptr, &kModelActionFields},
+    {"POST", "/v1/models/remove", "Removes a downloaded model", false, Route::manage<ModelAction::remove>, nullptr,
+     &kModelActionFields},
+    {"POST", "/tokenize", "Tokenizes a text", false, Route::from_body<tokenize>, nullptr, &kTokenizeFields},
+    {"POST", "/detokenize", "Detokenizes token ids", false, Route::from_body<detokenize>, nullptr, &kDetokenizeFields},
+    {"POST", "/apply-template", "Renders a chat request with the model's chat template", false,
+     Route::from_body<apply_template>, chat_dialect},
+    {"GET", "/props", "Settings of the server and its models", false, Route::show<&Api::show_props>},
+    {"GET", "/tokenizer_info", "Special tokens and chat template of the loaded model (as in vLLM)", false,
+     Route::show<&Api::show_tokenizer_info>},
+    {"GET", "/metrics", "Metrics in Prometheus format", false, Route::show<&Api::show_metrics>},
+    {"GET", "/openapi.json", "This OpenAPI document", false, Route::show<&Api::show_openapi>},
 };
 
 Api::Api(const ModelList& models, const ApiOptions& options, EventLoopPort loop)
@@ -365,6 +284,14 @@ void Api::handle(HttpRequest request, std::shared_ptr<Reply> reply) {
   show_model(percent_decoded(request.path.substr(kModelPrefix.size())), std::move(reply));
 }
 
+void Api::report_ignored_fields(const std::vector<std::string>& names, Reply& reply) {
+  if (names.empty()) return;
+  std::string all;
+  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+  reply.headers.emplace_back("x-zinc-ignored-fields", all);
+  reply.log["ignored_fields"] = all;
+}
+
 std::optional<ApiError> Api::admit(const HttpRequest& request, Reply& reply) const {
   const Client client = access_.client_of(request);
   if (!client.key) return {};
@@ -460,6 +387,14 @@ void Api::generate_response(HttpRequest request, std::shared_ptr<Reply> reply) {
       });
 }
 
+void Api::count_response_input(HttpRequest request, std::shared_ptr<Reply> reply) {
+  const CacheNamespace owner = access_.client_of(request).cache_namespace;
+  respond_from_body(std::move(request), std::move(reply), ErrorFormat::openai,
+                    [this, owner](const ModelList& models, std::string_view body, RequestErrors& errors) {
+                      return count_response_tokens(responses_, owner, models, limits_, body, errors);
+                    });
+}
+
 void Api::start_generation(const ApiDialect& dialect, PreparedRequest prepared, const PendingRequest& pending) {
   report_ignored_fields(prepared.ignored_fields, *pending.reply);
   prepared.load_s = pending.load_s;
@@ -475,7 +410,7 @@ void Api::embed(const EmbeddingDialect& dialect, HttpRequest request, std::share
       },
       [this](EmbeddingRequest prepared, const PendingRequest& pending) {
         report_ignored_fields(prepared.ignored_fields, *pending.reply);
-        start_embeddings(std::move(prepared), pending.client, notifier_, pending.reply);
+        start_embeddings(std::move(prepared), pending.client, notifier_, worker_queue_, pending.reply);
       });
 }
 
@@ -485,11 +420,10 @@ void Api::respond_from_body(HttpRequest request, std::shared_ptr<Reply> reply, E
     std::string body;
     std::vector<std::string> ignored_fields;
   };
-  const UnknownFields unknown = limits_.strict_fields ? UnknownFields::reject : UnknownFields::ignore;
   prepare_async<TextResponse>(
       pending_request(std::move(request), std::move(reply), format),
-      [respond, unknown](const ModelList& models, std::string_view body) -> OrApiError<TextResponse> {
-        RequestErrors errors(unknown);
+      [this, respond](const ModelList& models, std::string_view body) -> OrApiError<TextResponse> {
+        RequestErrors errors = request_errors(limits_);
         const OrApiError<json::object> result = respond(models, body, errors);
         if (const ApiError* error = std::get_if<ApiError>(&result)) return *error;
         return TextResponse{to_json(std::get<json::object>(result)),  // on the worker thread if it is long
@@ -578,6 +512,11 @@ json::object Api::openapi() {
 }
 
 void Api::show_openapi(std::shared_ptr<Reply> reply) const { send_json(openapi(), *reply); }
+
+void Api::show_tokenizer_info(std::shared_ptr<Reply> reply) const {
+  if (const ModelRef model = models_.find("")) return send_json(tokenizer_info(*model), *reply);
+  reply->send(error_response(http_error(404, "/tokenizer_info needs exactly one loaded model"), ErrorFormat::openai));
+}
 
 void Api::show_metrics(std::shared_ptr<Reply> reply) const {
   const ServerCounts counts{.n_requests = n_requests_, .n_connections = loop_.n_connections(), .uptime_s = uptime_s()};

@@ -64,12 +64,14 @@ class Api {
 
  private:
   struct Route;
-  static const Route kRoutes[];
+  static const Route kRoutes[], kCompatibleRoutes[];
   static std::span<const Route> compatible_routes();       // of Ollama, llama.cpp and vLLM
   static const std::vector<Route>& routes();               // all of them
   static std::string suggest_path(std::string_view path);  // the most similar route; "": none
   static std::string methods_of(std::string_view path);    // "OPTIONS, POST"
   std::optional<ApiError> check_request(const HttpRequest& head) const;
+  // Unknown fields do not fail a request, but they are not ignored silently: a header and the log line name them.
+  static void report_ignored_fields(const std::vector<std::string>& names, Reply& reply);
   // Counts the request against the limits of its key; an error if they are exceeded.
   std::optional<ApiError> admit(const HttpRequest& request, Reply& reply) const;
   const Route* find_route(const HttpRequest& request, bool& is_other_method) const;
@@ -102,19 +104,26 @@ class Api {
   void respond_from_body(HttpRequest request, std::shared_ptr<Reply> reply, ErrorFormat format, BodyResponder respond);
 
   void embed(const EmbeddingDialect& dialect, HttpRequest request, std::shared_ptr<Reply> reply);
-  // Ollama's: a request without `input` only loads or unloads the model.
-  void generate_or_load(const ApiDialect& dialect, std::string_view input, HttpRequest request,
-                        std::shared_ptr<Reply> reply);
+  void count_response_input(HttpRequest request, std::shared_ptr<Reply> reply);  // /v1/responses/input_tokens
+  // Ollama's: a request without messages or prompt only loads or unloads the model.
+  void generate_or_load(const ApiDialect& dialect, HttpRequest request, std::shared_ptr<Reply> reply);
   void load_model(const OllamaLoadRequest& load, const ApiDialect& dialect, HttpRequest request,
                   std::shared_ptr<Reply> reply);
   void show_ollama_tags(std::shared_ptr<Reply> reply) const;
   void show_ollama_ps(std::shared_ptr<Reply> reply) const;
-  void show_ollama_model(const HttpRequest& request, std::shared_ptr<Reply> reply) const;
-  void pull_for_ollama(const HttpRequest& request, std::shared_ptr<Reply> reply);
-  void delete_for_ollama(const HttpRequest& request, std::shared_ptr<Reply> reply);
+  void show_ollama_version(std::shared_ptr<Reply> reply) const;
+  // The model that a body names; nullopt: it is invalid, and the error was sent.
+  std::optional<OllamaModelRequest> read_model_request(std::span<const FieldDoc> known, const HttpRequest& request,
+                                                       Reply& reply) const;
+  void show_ollama_model(HttpRequest request, std::shared_ptr<Reply> reply);
+  void pull_for_ollama(HttpRequest request, std::shared_ptr<Reply> reply);
+  void delete_for_ollama(HttpRequest request, std::shared_ptr<Reply> reply);
   // llama.cpp's and vLLM's.
   void show_slots(std::shared_ptr<Reply> reply) const;
   void show_load(std::shared_ptr<Reply> reply) const;
+  void show_version(std::shared_ptr<Reply> reply) const;
+  void show_nothing(std::shared_ptr<Reply> reply) const;
+  void show_no_adapters(std::shared_ptr<Reply> reply) const;
   void list_models(std::shared_ptr<Reply> reply) const;
   void show_model(std::string name, std::shared_ptr<Reply> reply) const;
   void show_health(std::shared_ptr<Reply> reply) const;
@@ -122,6 +131,7 @@ class Api {
   void show_props(std::shared_ptr<Reply> reply) const;
   void show_metrics(std::shared_ptr<Reply> reply) const;
   void show_openapi(std::shared_ptr<Reply> reply) const;
+  void show_tokenizer_info(std::shared_ptr<Reply> reply) const;
   // Every model that a request may name, in the format of /v1/models.
   void list_available_models(std::function<void(const json::object&)> use) const;
   double uptime_s() const;

@@ -12,9 +12,21 @@ namespace {
 
 void send_object(const json::object& body, Reply& reply) { reply.send({.body = to_json(body)}); }
 
-void refuse(std::string_view message, ErrorFormat format, Reply& reply) {
-  reply.send(error_response(http_error(501, message), format));
+void refuse_management(Reply& reply) {
+  reply.send(error_response(http_error(501, "this server does not manage models"), ErrorFormat::ollama));
 }
+
+// Why a route is not supported.
+constexpr char kNoCopies[] =
+    "models cannot be copied; start the server with NAME=MODEL to serve a model under another name";
+constexpr char kNoModelfiles[] =
+    "models cannot be created from a Modelfile; send the system message and the options with each request";
+constexpr char kNoUploads[] = "models cannot be uploaded from this server";
+constexpr char kNoNewSettings[] =
+    "settings cannot be changed while the server runs; send them with each request, or restart the server with other "
+    "options";
+constexpr char kNoRerankers[] =
+    "reranking needs a reranker model, and no supported architecture is one; /v1/embeddings gives vectors to compare";
 
 const json::object* find_entry(const json::object& models, std::string_view name) {
   for (const json::value& entry : models.at("data").get_array()) {
@@ -30,147 +42,62 @@ ApiError ollama_not_found(std::string_view name) {
 
 }  // namespace
 
-std::span<const Api::Route> Api::compatible_routes() {
-  static const Route kRoutesOfOthers[] = {
-      {"POST", "/api/chat", "Chat (Ollama)", false,
-       [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-         api.generate_or_load(ollama_chat_dialect(), "messages", std::move(request), std::move(reply));
-       },
-       ollama_chat_dialect},
-      {"POST", "/api/generate", "Answer to a prompt (Ollama)", false,
-       [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-         api.generate_or_load(ollama_generate_dialect(), "prompt", std::move(request), std::move(reply));
-       },
-       ollama_generate_dialect},
-      {"GET", "/api/tags", "The models a request may name (Ollama)", false,
-       [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_ollama_tags(std::move(reply)); }},
-      {"GET", "/api/ps", "The loaded models (Ollama)", false,
-       [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_ollama_ps(std::move(reply)); }},
-      {"POST", "/api/show", "Facts about a model (Ollama)", false,
-       [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-         api.show_ollama_model(request, std::move(reply));
-       },
-       nullptr, &kOllamaModelFields},
-      {"POST", "/api/embed", "Embeddings of texts (Ollama)", false,
-       [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-         api.embed(kOllamaEmbed, std::move(request), std::move(reply));
-       },
-       nullptr, &kOllamaEmbedFields},
-      {"POST", "/api/embeddings", "Embedding of one text (Ollama, older)", false,
-       [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-         api.embed(kOllamaEmbeddings, std::move(request), std::move(reply));
-       },
-       nullptr, &kOllamaEmbeddingsFields},
-      {"POST", "/api/pull", "Downloads a model and reports the progress (Ollama)", false,
-       [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-         api.pull_for_ollama(request, std::move(reply));
-       },
-       nullptr, &kOllamaPullFields},
-      {"DELETE", "/api/delete", "Removes a downloaded model (Ollama)", false,
-       [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-         api.delete_for_ollama(request, std::move(reply));
-       },
-       nullptr, &kOllamaModelFields},
-      {"GET", "/api/version", "The version of Ollama's API that is implemented", true,
-       [](Api&, HttpRequest, std::shared_ptr<Reply> reply) {
-         send_object({{"version", kOllamaVersion}, {"zinc", version_text()}}, *reply);
-       }},
-      {"POST", "/api/copy", "Not supported (Ollama)", false,
-       [](Api&, HttpRequest, std::shared_ptr<Reply> reply) {
-         refuse("models cannot be copied; start the server with NAME=MODEL to serve a model under another name",
-                ErrorFormat::ollama, *reply);
-       }},
-      {"POST", "/api/create", "Not supported (Ollama)", false,
-       [](Api&, HttpRequest, std::shared_ptr<Reply> reply) {
-         refuse("models cannot be created from a Modelfile; send the system message and the options with each request",
-                ErrorFormat::ollama, *reply);
-       }},
-      {"POST", "/api/push", "Not supported (Ollama)", false,
-       [](Api&, HttpRequest, std::shared_ptr<Reply> reply) {
-         refuse("models cannot be uploaded from this server", ErrorFormat::ollama, *reply);
-       }},
-      {"POST", "/completion", "Completion of a raw prompt (llama.cpp)", false,
-       [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-         api.generate(llama_completion_dialect(), std::move(request), std::move(reply));
-       },
-       llama_completion_dialect},
-      {"POST", "/completions", "Same as /completion (llama.cpp)", false,
-       [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-         api.generate(llama_completion_dialect(), std::move(request), std::move(reply));
-       },
-       llama_completion_dialect},
-      {"POST", "/infill", "Fill-in-the-middle, for models with tokens for it (llama.cpp)", false,
-       [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-         api.generate(llama_infill_dialect(), std::move(request), std::move(reply));
-       },
-       llama_infill_dialect},
-      {"POST", "/chat/completions", "Same as /v1/chat/completions (llama.cpp)", false,
-       [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-         api.generate(chat_dialect(), std::move(request), std::move(reply));
-       },
-       chat_dialect},
-      {"POST", "/responses", "Same as /v1/responses (llama.cpp)", false,
-       [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-         api.generate(responses_dialect(), std::move(request), std::move(reply));
-       },
-       responses_dialect},
-      {"POST", "/embedding", "Embeddings of texts (llama.cpp)", false,
-       [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-         api.embed(kLlamaEmbedding, std::move(request), std::move(reply));
-       },
-       nullptr, &kLlamaEmbeddingFields},
-      {"POST", "/embeddings", "Same as /embedding (llama.cpp)", false,
-       [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-         api.embed(kLlamaEmbedding, std::move(request), std::move(reply));
-       },
-       nullptr, &kLlamaEmbeddingFields},
-      {"GET", "/v1/health", "Same as /health (llama.cpp)", true,
-       [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_health(std::move(reply)); }},
-      {"GET", "/slots", "The requests each model can run at once (llama.cpp)", false,
-       [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_slots(std::move(reply)); }},
-      {"POST", "/props", "Not supported (llama.cpp)", false,
-       [](Api&, HttpRequest, std::shared_ptr<Reply> reply) {
-         refuse(
-             "settings cannot be changed while the server runs; send them with each request, or restart the server "
-             "with other options",
-             ErrorFormat::openai, *reply);
-       }},
-      {"POST", "/models/load", "Loads an installed model (llama.cpp)", false,
-       [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-         manage_models(api.library_, ModelAction::activate, request, std::move(reply), api.loop_.post);
-       },
-       nullptr, &kModelActionFields},
-      {"POST", "/models/unload", "Unloads a model (llama.cpp)", false,
-       [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-         manage_models(api.library_, ModelAction::unload, request, std::move(reply), api.loop_.post);
-       },
-       nullptr, &kModelActionFields},
-      {"GET", "/lora-adapters", "An empty list: adapters are not supported (llama.cpp)", false,
-       [](Api&, HttpRequest, std::shared_ptr<Reply> reply) { reply->send({.body = "[]"}); }},
-      {"POST", "/rerank", "Not supported: no supported architecture is a reranker (llama.cpp, vLLM)", false,
-       [](Api&, HttpRequest, std::shared_ptr<Reply> reply) {
-         refuse(
-             "reranking needs a reranker model, and no supported architecture is one; /v1/embeddings gives vectors "
-             "to compare",
-             ErrorFormat::openai, *reply);
-       }},
-      {"GET", "/version", "The version of the server (vLLM)", true,
-       [](Api&, HttpRequest, std::shared_ptr<Reply> reply) {
-         send_object({{"version", version_text()}}, *reply);
-       }},
-      {"GET", "/ping", "200 while the server runs (vLLM)", true,
-       [](Api&, HttpRequest, std::shared_ptr<Reply> reply) { reply->send({.body = {}, .content_type = ""}); }},
-      {"POST", "/ping", "Same as GET (vLLM)", true,
-       [](Api&, HttpRequest, std::shared_ptr<Reply> reply) { reply->send({.body = {}, .content_type = ""}); }},
-      {"GET", "/load", "The number of requests in progress (vLLM)", true,
-       [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_load(std::move(reply)); }},
-  };
-  return kRoutesOfOthers;
-}
+const Api::Route Api::kCompatibleRoutes[] = {
+    {"POST", "/api/chat", "Chat (Ollama)", false, Route::generate_or_load<ollama_chat_dialect>, ollama_chat_dialect},
+    {"POST", "/api/generate", "Answer to a prompt (Ollama)", false, Route::generate_or_load<ollama_generate_dialect>,
+     ollama_generate_dialect},
+    {"GET", "/api/tags", "The models a request may name (Ollama)", false, Route::show<&Api::show_ollama_tags>},
+    {"GET", "/api/ps", "The loaded models (Ollama)", false, Route::show<&Api::show_ollama_ps>},
+    {"POST", "/api/show", "Facts about a model (Ollama)", false, Route::call<&Api::show_ollama_model>, nullptr,
+     &kOllamaModelFields},
+    {"POST", "/api/embed", "Embeddings of texts (Ollama)", false, Route::embed<kOllamaEmbed>, nullptr,
+     &kOllamaEmbedFields},
+    {"POST", "/api/embeddings", "Embedding of one text (Ollama, older)", false, Route::embed<kOllamaEmbeddings>,
+     nullptr, &kOllamaEmbeddingsFields},
+    {"POST", "/api/pull", "Downloads a model and reports the progress (Ollama)", false,
+     Route::call<&Api::pull_for_ollama>, nullptr, &kOllamaPullFields},
+    {"DELETE", "/api/delete", "Removes a downloaded model (Ollama)", false, Route::call<&Api::delete_for_ollama>,
+     nullptr, &kOllamaModelFields},
+    {"GET", "/api/version", "The version of Ollama's API that is implemented", true,
+     Route::show<&Api::show_ollama_version>},
+    {"POST", "/api/copy", "Not supported (Ollama)", false, Route::refuse<ErrorFormat::ollama, kNoCopies>},
+    {"POST", "/api/create", "Not supported (Ollama)", false, Route::refuse<ErrorFormat::ollama, kNoModelfiles>},
+    {"POST", "/api/push", "Not supported (Ollama)", false, Route::refuse<ErrorFormat::ollama, kNoUploads>},
+    {"POST", "/completion", "Completion of a raw prompt (llama.cpp)", false, Route::generate<llama_completion_dialect>,
+     llama_completion_dialect},
+    {"POST", "/completions", "Same as /completion (llama.cpp)", false, Route::generate<llama_completion_dialect>,
+     llama_completion_dialect},
+    {"POST", "/infill", "Fill-in-the-middle, for models with tokens for it (llama.cpp)", false,
+     Route::generate<llama_infill_dialect>, llama_infill_dialect},
+    {"POST", "/chat/completions", "Same as /v1/chat/completions (llama.cpp)", false, Route::generate<chat_dialect>,
+     chat_dialect},
+    {"POST", "/responses", "Same as /v1/responses (llama.cpp)", false, Route::call<&Api::generate_response>,
+     responses_dialect},
+    {"POST", "/embedding", "Embeddings of texts (llama.cpp)", false, Route::embed<kLlamaEmbedding>, nullptr,
+     &kLlamaEmbeddingFields},
+    {"POST", "/embeddings", "Same as /embedding (llama.cpp)", false, Route::embed<kLlamaEmbedding>, nullptr,
+     &kLlamaEmbeddingFields},
+    {"GET", "/v1/health", "Same as /health (llama.cpp)", true, Route::show<&Api::show_health>},
+    {"GET", "/slots", "The requests each model can run at once (llama.cpp)", false, Route::show<&Api::show_slots>},
+    {"POST", "/props", "Not supported (llama.cpp)", false, Route::refuse<ErrorFormat::openai, kNoNewSettings>},
+    {"POST", "/models/load", "Loads an installed model (llama.cpp)", false, Route::manage<ModelAction::activate>,
+     nullptr, &kModelActionFields},
+    {"POST", "/models/unload", "Unloads a model (llama.cpp)", false, Route::manage<ModelAction::unload>, nullptr,
+     &kModelActionFields},
+    {"GET", "/lora-adapters", "An empty list: adapters are not supported (llama.cpp)", false,
+     Route::show<&Api::show_no_adapters>},
+    {"POST", "/rerank", "Not supported: no supported architecture is a reranker (llama.cpp, vLLM)", false,
+     Route::refuse<ErrorFormat::openai, kNoRerankers>},
+    {"GET", "/version", "The version of the server (vLLM)", true, Route::show<&Api::show_version>},
+    {"GET", "/ping", "200 while the server runs (vLLM)", true, Route::show<&Api::show_nothing>},
+    {"POST", "/ping", "Same as GET (vLLM)", true, Route::show<&Api::show_nothing>},
+    {"GET", "/load", "The number of requests in progress (vLLM)", true, Route::show<&Api::show_load>},
+};
 
-void Api::generate_or_load(const ApiDialect& dialect, std::string_view input, HttpRequest request,
-                           std::shared_ptr<Reply> reply) {
-  if (const std::optional<OllamaLoadRequest> load = read_ollama_load(request.body, input))
+std::span<const Api::Route> Api::compatible_routes() { return kCompatibleRoutes; }
+
+void Api::generate_or_load(const ApiDialect& dialect, HttpRequest request, std::shared_ptr<Reply> reply) {
+  if (const std::optional<OllamaLoadRequest> load = read_ollama_load(dialect, limits_, request.body))
     return load_model(*load, dialect, std::move(request), std::move(reply));
   generate(dialect, std::move(request), std::move(reply));
 }
@@ -188,6 +115,7 @@ void Api::load_model(const OllamaLoadRequest& load, const ApiDialect& dialect, H
     body["done_reason"] = reason;
     send_object(body, to);
   };
+  report_ignored_fields(load.ignored_fields, *reply);
   if (load.unloads() && swaps_models_) {
     library_->unload(load.model, [this, respond, name = load.model,
                                   reply](const std::variant<LibraryResponse, ApiError>&) {  // loaded or not: it is gone
@@ -213,43 +141,56 @@ void Api::show_ollama_ps(std::shared_ptr<Reply> reply) const {
   });
 }
 
-void Api::show_ollama_model(const HttpRequest& request, std::shared_ptr<Reply> reply) const {
-  OrApiError<OllamaModelRequest> read = read_ollama_model_request(request.body);
-  if (const ApiError* error = std::get_if<ApiError>(&read))
-    return reply->send(error_response(*error, ErrorFormat::ollama));
-  list_available_models(
-      [this, name = std::get<OllamaModelRequest>(read).model, reply = std::move(reply)](const json::object& models) {
-        const json::object* entry = find_entry(models, name);
-        if (!entry) return reply->send(error_response(ollama_not_found(name), ErrorFormat::ollama));
-        send_object(ollama_show(*entry, models_.find(name).get()), *reply);
-      });
+std::optional<OllamaModelRequest> Api::read_model_request(std::span<const FieldDoc> known, const HttpRequest& request,
+                                                          Reply& reply) const {
+  OrApiError<OllamaModelRequest> read = read_ollama_model_request(known, limits_, request.body);
+  if (const ApiError* error = std::get_if<ApiError>(&read)) {
+    reply.send(error_response(*error, ErrorFormat::ollama));
+    return {};
+  }
+  report_ignored_fields(std::get<OllamaModelRequest>(read).ignored_fields, reply);
+  return std::get<OllamaModelRequest>(std::move(read));
 }
 
-void Api::pull_for_ollama(const HttpRequest& request, std::shared_ptr<Reply> reply) {
-  OrApiError<OllamaModelRequest> read = read_ollama_model_request(request.body);
-  if (const ApiError* error = std::get_if<ApiError>(&read))
-    return reply->send(error_response(*error, ErrorFormat::ollama));
-  if (!library_ || !loop_.run_after) return refuse("this server does not manage models", ErrorFormat::ollama, *reply);
-  std::make_shared<OllamaPull>(*library_, std::get<OllamaModelRequest>(std::move(read)), std::move(reply),
+void Api::show_ollama_model(HttpRequest request, std::shared_ptr<Reply> reply) {
+  std::optional<OllamaModelRequest> read = read_model_request(kOllamaModelFields, request, *reply);
+  if (!read) return;
+  list_available_models([this, name = read->model, reply = std::move(reply)](const json::object& models) {
+    const json::object* entry = find_entry(models, name);
+    if (!entry) return reply->send(error_response(ollama_not_found(name), ErrorFormat::ollama));
+    send_object(ollama_show(*entry, models_.find(name).get()), *reply);
+  });
+}
+
+void Api::pull_for_ollama(HttpRequest request, std::shared_ptr<Reply> reply) {
+  std::optional<OllamaModelRequest> read = read_model_request(kOllamaPullFields, request, *reply);
+  if (!read) return;
+  if (!library_ || !loop_.run_after) return refuse_management(*reply);
+  std::make_shared<OllamaPull>(*library_, std::move(*read), std::move(reply),
                                OllamaPull::Loop{.post = loop_.post, .run_after = loop_.run_after})
       ->start();
 }
 
-void Api::delete_for_ollama(const HttpRequest& request, std::shared_ptr<Reply> reply) {
-  OrApiError<OllamaModelRequest> read = read_ollama_model_request(request.body);
-  if (const ApiError* error = std::get_if<ApiError>(&read))
-    return reply->send(error_response(*error, ErrorFormat::ollama));
-  if (!library_) return refuse("this server does not manage models", ErrorFormat::ollama, *reply);
-  library_->remove(std::get<OllamaModelRequest>(read).model, /*force=*/true,
-                   [this, reply](const std::variant<LibraryResponse, ApiError>& response) {
-                     loop_.post([reply, response] {
-                       const ApiError* error = std::get_if<ApiError>(&response);
-                       if (error) return reply->send(error_response(*error, ErrorFormat::ollama));
-                       reply->send({.body = "{}"});
-                     });
-                   });
+void Api::delete_for_ollama(HttpRequest request, std::shared_ptr<Reply> reply) {
+  std::optional<OllamaModelRequest> read = read_model_request(kOllamaModelFields, request, *reply);
+  if (!read) return;
+  if (!library_) return refuse_management(*reply);
+  library_->remove(read->model, /*force=*/true, [this, reply](const std::variant<LibraryResponse, ApiError>& response) {
+    loop_.post([reply, response] {
+      const ApiError* error = std::get_if<ApiError>(&response);
+      if (error) return reply->send(error_response(*error, ErrorFormat::ollama));
+      reply->send({.body = "{}"});
+    });
+  });
 }
 
+void Api::show_ollama_version(std::shared_ptr<Reply> reply) const {
+  send_object({{"version", kOllamaVersion}, {"zinc", version_text()}}, *reply);
+}
+
+void Api::show_version(std::shared_ptr<Reply> reply) const { send_object({{"version", version_text()}}, *reply); }
+void Api::show_nothing(std::shared_ptr<Reply> reply) const { reply->send({.body = {}, .content_type = ""}); }
+void Api::show_no_adapters(std::shared_ptr<Reply> reply) const { reply->send({.body = "[]"}); }
 void Api::show_slots(std::shared_ptr<Reply> reply) const { reply->send({.body = to_json(llama_slots(models_))}); }
 
 void Api::show_load(std::shared_ptr<Reply> reply) const {

@@ -18,6 +18,7 @@ constexpr FieldDoc kOpenAiFields[] = {
 };
 constexpr FieldDoc kEmbedFields[] = {
     {"model", "string", "The model. Optional if the server has exactly one."},
+    {"name", "string", "Older name of model."},
     {"input", "", "A string or an array of strings."},
     {"truncate", "boolean", "Cuts a text that is longer than the context; false: an error. Default true."},
     {"dimensions", "integer",
@@ -28,6 +29,7 @@ constexpr FieldDoc kEmbedFields[] = {
 };
 constexpr FieldDoc kOldEmbedFields[] = {
     {"model", "string", "The model. Optional if the server has exactly one."},
+    {"name", "string", "Older name of model."},
     {"prompt", "string", "The text."},
     {"options", "object", "No effect."},
     {"keep_alive", "", "No effect on embeddings."},
@@ -96,15 +98,19 @@ json::value llama_body(const EmbeddingResult& result) {
 const std::span<const FieldDoc> kEmbeddingFields = kOpenAiFields, kOllamaEmbedFields = kEmbedFields,
                                 kOllamaEmbeddingsFields = kOldEmbedFields, kLlamaEmbeddingFields = kLlamaFields;
 
-const EmbeddingDialect kOpenAiEmbeddings = {.input_names = {"input"}, .make_body = openai_body};
+const EmbeddingDialect kOpenAiEmbeddings = {
+    .input_names = {"input"}, .make_body = openai_body, .fields = {kOpenAiFields}};
 const EmbeddingDialect kOllamaEmbed = {.error_format = ErrorFormat::ollama,
                                        .input_names = {"input"},
                                        .may_truncate = true,
-                                       .make_body = ollama_embed_body};
+                                       .make_body = ollama_embed_body,
+                                       .fields = {kEmbedFields}};
 const EmbeddingDialect kOllamaEmbeddings = {.error_format = ErrorFormat::ollama,
                                             .input_names = {"prompt"},
                                             .may_truncate = true,
-                                            .make_body = ollama_embeddings_body};
-const EmbeddingDialect kLlamaEmbedding = {.input_names = {"content", "input"}, .make_body = llama_body};
+                                            .make_body = ollama_embeddings_body,
+                                            .fields = {kOldEmbedFields}};
+const EmbeddingDialect kLlamaEmbedding = {
+    .input_names = {"content", "input"}, .make_body = llama_body, .fields = {kLlamaFields, kOpenAiFields}};
 
 }  // namespace zinc

@@ -8,6 +8,8 @@
 namespace zinc {
 namespace {
 
+constexpr size_t kMaxInlineNumbers = 2048;  // serialized in less than a millisecond
+
 std::vector<float> truncated(std::vector<float> vector, int n_dimensions) {
   if (n_dimensions == 0 || static_cast<size_t>(n_dimensions) >= vector.size()) return vector;
   vector.resize(static_cast<size_t>(n_dimensions));
@@ -77,8 +79,13 @@ void read_output_options(const FieldReader& fields, EmbeddingRequest& out) {
 
 class EmbeddingJob final : public OutputListener, public std::enable_shared_from_this<EmbeddingJob> {
  public:
-  EmbeddingJob(EmbeddingRequest request, Client client, EventLoopNotifier& notifier, std::shared_ptr<Reply> reply)
-      : request_(std::move(request)), client_(std::move(client)), notifier_(notifier), reply_(std::move(reply)) {}
+  EmbeddingJob(EmbeddingRequest request, Client client, EventLoopNotifier& notifier, WorkerQueue& worker_queue,
+               std::shared_ptr<Reply> reply)
+      : request_(std::move(request)),
+        client_(std::move(client)),
+        notifier_(notifier),
+        worker_queue_(worker_queue),
+        reply_(std::move(reply)) {}
 
   void start() {
     reply_->log["model"] = request_.model->name;
@@ -138,7 +145,20 @@ class EmbeddingJob final : public OutputListener, public std::enable_shared_from
     result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
     reply_->log["prompt_tokens"] = result.n_tokens;
     if (client_.key) client_.key->count_tokens(result.n_tokens, 0);
-    reply_->send({.body = to_json(request_.dialect->make_body(result))});
+    send(std::move(result));
+  }
+
+  // Thousands of vectors are megabytes of JSON: the worker thread serializes them, so that streams do not wait.
+  void send(EmbeddingResult result) {
+    const size_t n_numbers = result.vectors.size() * result.vectors.front().size();
+    if (n_numbers <= kMaxInlineNumbers) return reply_->send({.body = to_json(request_.dialect->make_body(result))});
+    worker_queue_.add({.client = client_.name,
+                       .reply = reply_,
+                       .work = [self = shared_from_this(), result = std::move(result)]() -> std::function<void()> {
+                         const auto body =
+                             std::make_shared<std::string>(to_json(self->request_.dialect->make_body(result)));
+                         return [self, body] { self->reply_->send({.body = std::move(*body)}); };
+                       }});
   }
 
   void reply_error(const ApiError& error) {
@@ -155,6 +175,7 @@ class EmbeddingJob final : public OutputListener, public std::enable_shared_from
   EmbeddingRequest request_;
   Client client_;
   EventLoopNotifier& notifier_;
+  WorkerQueue& worker_queue_;
   std::shared_ptr<Reply> reply_;
   std::vector<Part> parts_;  // submitted, in order
   int n_running_ = 0;
@@ -168,10 +189,10 @@ OrApiError<EmbeddingRequest> prepare_embeddings(const EmbeddingDialect& dialect,
                                                 const ServerLimits& limits, std::string_view body) {
   OrApiError<json::object> parsed = parse_body(body);
   if (ApiError* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
-  RequestErrors errors(limits.strict_fields ? UnknownFields::reject : UnknownFields::ignore);
+  RequestErrors errors = request_errors(limits);
   const FieldReader fields(std::get<json::object>(parsed), "", errors);
-  const bool is_ollama = dialect.error_format == ErrorFormat::ollama;  // its clients send unknown fields
-  if (!is_ollama) fields.check_known({kEmbeddingFields, kLlamaEmbeddingFields});
+  const bool is_ollama = dialect.error_format == ErrorFormat::ollama;
+  fields.check_known(dialect.fields);
   const OrApiError<ModelRef> model =
       find_model(models, is_ollama ? read_ollama_model(fields) : fields.text("model").value_or(""));
   if (errors.any()) return *errors.first();
@@ -187,8 +208,8 @@ OrApiError<EmbeddingRequest> prepare_embeddings(const EmbeddingDialect& dialect,
 }
 
 void start_embeddings(EmbeddingRequest request, const Client& client, EventLoopNotifier& notifier,
-                      std::shared_ptr<Reply> reply) {
-  std::make_shared<EmbeddingJob>(std::move(request), client, notifier, std::move(reply))->start();
+                      WorkerQueue& worker_queue, std::shared_ptr<Reply> reply) {
+  std::make_shared<EmbeddingJob>(std::move(request), client, notifier, worker_queue, std::move(reply))->start();
 }
 
 }  // namespace zinc

@@ -9,6 +9,7 @@
 #include "server/event_loop_notifier.h"
 #include "server/prepare.h"
 #include "server/reply.h"
+#include "server/worker_queue.h"
 
 namespace zinc {
 
@@ -25,6 +26,7 @@ struct EmbeddingDialect {
   std::array<std::string_view, 2> input_names;  // of the field with the texts; the first one given counts
   bool may_truncate = false;                    // texts longer than the context are cut, unless `truncate` is false
   json::value (*make_body)(const EmbeddingResult& result);
+  std::vector<std::span<const FieldDoc>> fields;
 };
 extern const std::span<const FieldDoc> kEmbeddingFields, kOllamaEmbedFields, kOllamaEmbeddingsFields,
     kLlamaEmbeddingFields;
@@ -45,7 +47,8 @@ struct EmbeddingRequest {
 
 OrApiError<EmbeddingRequest> prepare_embeddings(const EmbeddingDialect& dialect, const ModelList& models,
                                                 const ServerLimits& limits, std::string_view body);
+// `worker_queue` is where long responses are serialized.
 void start_embeddings(EmbeddingRequest request, const Client& client, EventLoopNotifier& notifier,
-                      std::shared_ptr<Reply> reply);
+                      WorkerQueue& worker_queue, std::shared_ptr<Reply> reply);
 
 }  // namespace zinc

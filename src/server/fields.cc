@@ -1,5 +1,6 @@
 #include "server/fields.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/sanitize_for_terminal.h"
@@ -13,6 +14,10 @@ std::string quoted_value(const json::value& value) {
   std::string text = value.is_object() || value.is_array() ? std::string(json_type(value)) : to_json(value);
   if (text.size() > kMaxShown) text = sanitize_for_terminal(text, kMaxShown);
   return text;
+}
+
+bool is_empty(const json::value& value) {
+  return (value.is_string() && value.get_string().empty()) || (value.is_array() && value.get_array().empty());
 }
 
 }  // namespace
@@ -125,20 +130,24 @@ std::vector<std::string> FieldReader::texts(std::string_view name) const {
   return out;
 }
 
-void FieldReader::check_known(std::initializer_list<std::span<const FieldDoc>> known,
+void FieldReader::check_unsupported(std::span<const UnsupportedField> unsupported) const {
+  for (const UnsupportedField& field : unsupported) {
+    const json::value* found = value(field.name);
+    if (!found || is_empty(*found)) continue;
+    const std::string name = name_of(field.name);
+    errors_.add(unsupported_field(name, fmt::format("'{}' is not supported: {}", name, field.why)));
+  }
+}
+
+void FieldReader::check_known(const std::vector<std::span<const FieldDoc>>& known,
                               std::span<const UnsupportedField> unsupported) const {
+  check_unsupported(unsupported);
   for (const auto& member : object_) {
     const std::string_view name(member.key().data(), member.key().size());
-    for (const UnsupportedField& field : unsupported) {
-      if (field.name == name && !member.value().is_null()) {
-        errors_.add(
-            unsupported_field(name_of(name), fmt::format("'{}' is not supported: {}", name_of(name), field.why)));
-      }
-    }
-    bool is_known = member.value().is_null();
-    for (const std::span<const FieldDoc>& list : known) {
-      for (const FieldDoc& field : list) is_known = is_known || field.name == name;
-    }
+    const auto has_name = [name](const auto& field) { return field.name == name; };
+    const auto lists_name = [&](std::span<const FieldDoc> list) { return std::ranges::any_of(list, has_name); };
+    const bool is_known = member.value().is_null() || std::ranges::any_of(unsupported, has_name) ||
+                          std::ranges::any_of(known, lists_name);
     if (!is_known) errors_.add_unknown_field(name_of(name));
   }
 }

@@ -49,9 +49,10 @@ class FieldReader {
   // A string or an array of strings.
   std::vector<std::string> texts(std::string_view name) const;
 
-  // An error for the first field that is unsupported. A field in none of the `known` lists is unknown: ignored or an
-  // error (RequestErrors).
-  void check_known(std::initializer_list<std::span<const FieldDoc>> known,
+  // An error for the first field that is unsupported; an empty string or array counts as absent.
+  void check_unsupported(std::span<const UnsupportedField> unsupported) const;
+  // The same; and a field in none of the lists is unknown: ignored or an error (RequestErrors).
+  void check_known(const std::vector<std::span<const FieldDoc>>& known,
                    std::span<const UnsupportedField> unsupported = {}) const;
 
   const std::string& path() const { return path_; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "base/sha256.h"
 #include "server/random_id.h"
@@ -43,7 +44,7 @@ void Generation::start(const ApiDialect& dialect, PreparedRequest prepared, cons
   }
   self->begin();
   self->reply_->on_disconnect([self] {
-    self->is_done_ = true;
+    if (std::exchange(self->is_done_, true)) return;  // generated, but not sent: already logged and counted
     self->cancel_remaining();
     self->write_log(stop_reason_name(StopReason::cancelled));
   });

@@ -16,6 +16,9 @@ struct DurationUnit {
   std::string_view name;
   double seconds;
 };
+// Of `options`, besides sampling.
+constexpr FieldDoc kOptionFields[] = {{"stop", "array", ""}, {"num_predict", "integer", ""}};
+
 // Longer names first: "m" is a prefix of "ms".
 constexpr DurationUnit kUnits[] = {{"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}, {"h", 3600}, {"m", 60}, {"s", 1}};
 
@@ -56,6 +59,7 @@ void read_ollama_options(const FieldReader& fields, const ServerLimits& limits, 
   const json::object* options = fields.object("options");
   if (!options) return;
   const FieldReader inside(*options, fields.name_of("options."), fields.errors());
+  inside.check_known({kSamplingFields, kOptionFields});
   read_sampling(inside, out);
   read_stop(inside, "stop", limits, out);
   const auto limit = inside.integer("num_predict", -2, std::numeric_limits<int32_t>::max());  // -2: fill the context

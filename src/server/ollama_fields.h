@@ -13,7 +13,7 @@ namespace zinc {
 
 // `model`, or its older name `name`; without the tag ":latest".
 std::string read_ollama_model(const FieldReader& fields);
-// Sampling, stop strings and limits in `options`; options without a counterpart are ignored, as Ollama does.
+// Sampling, stop strings and limits in `options`; options without a counterpart are unknown fields.
 void read_ollama_options(const FieldReader& fields, const ServerLimits& limits, ChatRequest& out);
 // Seconds, or a duration such as "1h30m"; negative: never unload. nullopt: not given.
 std::optional<KeepAliveTime> read_keep_alive(const FieldReader& fields);

@@ -13,6 +13,7 @@ constexpr FieldDoc kModelDocs[] = {
     {"model", "string", "Required. The model, with or without the tag :latest."},
     {"name", "string", "Older name of model."},
     {"verbose", "boolean", "No effect."},
+    {"stream", "boolean", "No effect."},
 };
 constexpr FieldDoc kPullDocs[] = {
     {"model", "string", "Required. A model of the catalog, or a source such as hf:ORG/REPO."},
@@ -145,30 +146,36 @@ json::object ollama_show(const json::object& entry, const ServedModel* loaded) {
   return out;
 }
 
-std::optional<OllamaLoadRequest> read_ollama_load(std::string_view body, std::string_view input) {
+std::optional<OllamaLoadRequest> read_ollama_load(const ApiDialect& dialect, const ServerLimits& limits,
+                                                  std::string_view body) {
   if (body.size() > kMaxLoadBody) return std::nullopt;
   const OrApiError<json::object> parsed = parse_body(body);
   if (std::holds_alternative<ApiError>(parsed)) return std::nullopt;
   const json::object& object = std::get<json::object>(parsed);
-  const json::value* given = object.if_contains(input);
+  const json::value* given = object.if_contains(&dialect == &ollama_chat_dialect() ? "messages" : "prompt");
   const bool is_empty = !given || given->is_null() || (given->is_array() && given->get_array().empty()) ||
                         (given->is_string() && given->get_string().empty());
   if (!is_empty || object.contains("suffix")) return std::nullopt;
-  RequestErrors errors;
+  RequestErrors errors = request_errors(limits);
   const FieldReader fields(object, "", errors);
+  fields.check_known(dialect.fields, dialect.unsupported);
   OllamaLoadRequest out{.model = read_ollama_model(fields), .keep_alive = read_keep_alive(fields)};
   if (errors.any()) return std::nullopt;
+  out.ignored_fields = errors.ignored_fields();
   return out;
 }
 
-OrApiError<OllamaModelRequest> read_ollama_model_request(std::string_view body) {
+OrApiError<OllamaModelRequest> read_ollama_model_request(std::span<const FieldDoc> known, const ServerLimits& limits,
+                                                         std::string_view body) {
   OrApiError<json::object> parsed = parse_body(body);
   if (ApiError* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
-  RequestErrors errors;
+  RequestErrors errors = request_errors(limits);
   const FieldReader fields(std::get<json::object>(parsed), "", errors);
+  fields.check_known({known});
   OllamaModelRequest out{.model = read_ollama_model(fields), .stream = fields.boolean("stream").value_or(true)};
   if (errors.any()) return *errors.first();
   if (out.model.empty()) return bad_field("model", "'model' is missing");
+  out.ignored_fields = errors.ignored_fields();
   return out;
 }
 

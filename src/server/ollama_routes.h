@@ -31,17 +31,21 @@ json::object ollama_show(const json::object& entry, const ServedModel* loaded);
 struct OllamaLoadRequest {
   std::string model;
   std::optional<KeepAliveTime> keep_alive;
+  std::vector<std::string> ignored_fields = {};
   bool unloads() const { return keep_alive && keep_alive->idle && keep_alive->idle->count() == 0; }
 };
-// nullopt: `input` ("messages" or "prompt") of the body is not empty, or the body is invalid.
-std::optional<OllamaLoadRequest> read_ollama_load(std::string_view body, std::string_view input);
+// nullopt: the messages or the prompt of the body are not empty, or the body is invalid.
+std::optional<OllamaLoadRequest> read_ollama_load(const ApiDialect& dialect, const ServerLimits& limits,
+                                                  std::string_view body);
 
 // The model that a body with `model` (or `name`) and `stream` names.
 struct OllamaModelRequest {
   std::string model;
   bool stream = true;
+  std::vector<std::string> ignored_fields = {};
 };
-OrApiError<OllamaModelRequest> read_ollama_model_request(std::string_view body);
+OrApiError<OllamaModelRequest> read_ollama_model_request(std::span<const FieldDoc> known, const ServerLimits& limits,
+                                                         std::string_view body);
 
 // POST /api/pull: a line of JSON per change of the download's state, until it ends. The download goes on if the client
 // disconnects.

@@ -115,8 +115,10 @@ std::optional<ApiError> prepare_chat(PreparedRequest& out) {
                                                .starts_open = starts_in_reasoning,
                                                .may_call_tools = !out.request.tools.is_null()});
   out.options.show_control = out.request.show_special || needs_control_tokens(model, out.request);
-  const ReasoningPosition reasoning{.starts_open = starts_in_reasoning,
-                                    .is_allowed = out.request.thinking.value_or(true)};
+  // A model that is not known to think would choose between two unlikely tokens: the first of the constraint and a
+  // thinking marker.
+  const bool may_reason = out.request.thinking.value_or(model.thinking.kind != ThinkingSupport::Kind::none);
+  const ReasoningPosition reasoning{.starts_open = starts_in_reasoning, .is_allowed = may_reason};
   if (std::optional<ApiError> error = constrain_chat(out, tools.value(), reasoning)) return error;
   out.request.messages = {};  // no longer needed; frees memory while generating
   out.request.tools = nullptr;
@@ -254,6 +256,10 @@ std::optional<ApiError> prepare_generation(PreparedRequest& out) {
 
 }  // namespace
 
+RequestErrors request_errors(const ServerLimits& limits) {
+  return RequestErrors(limits.strict_fields ? UnknownFields::reject : UnknownFields::ignore);
+}
+
 OrApiError<json::object> parse_body(std::string_view body) {
   Result<json::value> parsed = parse_json(body);
   if (!parsed.ok()) return http_error(400, "the request body is not valid JSON: " + parsed.error().message);
@@ -308,7 +314,7 @@ OrApiError<PreparedRequest> prepare(const ApiDialect& dialect, const ModelList& 
   if (ApiError* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   json::object& object = std::get<json::object>(parsed);
   PreparedRequest out;
-  RequestErrors errors(limits.strict_fields ? UnknownFields::reject : UnknownFields::ignore);
+  RequestErrors errors = request_errors(limits);
   if (filter) filter(object, errors);
   if (!errors.any()) dialect.read(object, limits, errors, out.request);
   if (errors.any()) return *errors.first();

@@ -31,6 +31,7 @@ struct PreparedRequest {
 template <class T>
 using OrApiError = std::variant<T, ApiError>;
 
+RequestErrors request_errors(const ServerLimits& limits);  // unknown fields are ignored, or errors if they are strict
 OrApiError<json::object> parse_body(std::string_view body);
 OrApiError<ModelRef> find_model(const ModelList& models, std::string_view name);
 // Renders the conversation with the model's chat template. Adapts `request` to the template.

@@ -28,38 +28,53 @@ json::array input_items(const json::value& input) {
   return {json::object{{"type", "message"}, {"role", "user"}, {"content", input}}};
 }
 
+// Where references are resolved: the caller's kept responses, and the bytes that the resolved input may have.
+struct ReferenceScope {
+  ResponseStore& store;
+  CacheNamespace owner;
+  size_t max_bytes;
+};
+
 // Replaces item references by the items.
-void resolve_items(ResponseStore& store, CacheNamespace owner, json::array& items, RequestErrors& errors) {
+void resolve_items(const ReferenceScope& scope, json::array& items, RequestErrors& errors) {
+  size_t n_bytes = 0;
   for (json::value& item : items) {
     const json::object* object = item.if_object();
     const json::value* type = object ? object->if_contains("type") : nullptr;
     if (!type || *type != "item_reference") continue;
     const json::value* id = object->if_contains("id");
     const std::string name = id && id->is_string() ? text_of(id->get_string()) : "";
-    const auto kept = store.find(owner, response_of_item(name));
+    const auto kept = scope.store.find(scope.owner, response_of_item(name));
     const json::value* found = kept ? find_item(kept->output(), name) : nullptr;
     if (!found) {
       return errors.add("input", "item '{}' not found: its response was not stored, or has expired",
                         sanitize_for_terminal(name));
+    }
+    n_bytes += to_json(*found).size();
+    if (n_bytes > scope.max_bytes) {
+      ApiError error =
+          http_error(413, fmt::format("the items that 'input' refers to exceed {} bytes", scope.max_bytes));
+      error.param = "input";
+      return errors.add(std::move(error));
     }
     item = json::value(*found);
   }
 }
 
 // Replaces previous_response_id and item references by the items they stand for.
-void resolve_references(ResponseStore& store, CacheNamespace owner, json::object& body, RequestErrors& errors) {
+void resolve_references(const ReferenceScope& scope, json::object& body, RequestErrors& errors) {
   const json::value* input = body.if_contains("input");
   if (!input || (!input->is_string() && !input->is_array())) return;  // the dialect's reader reports it
   json::array items = input_items(*input);
-  resolve_items(store, owner, items, errors);
+  resolve_items(scope, items, errors);
   const json::value* previous = body.if_contains("previous_response_id");
   if (previous && previous->is_string()) {
     const std::string id = text_of(previous->get_string());
-    const auto kept = store.find(owner, id);
+    const auto kept = scope.store.find(scope.owner, id);
     if (!kept) {
       return errors.add(
           {.message = fmt::format("previous response '{}' not found: it was not stored, or has expired{}",
-                                  sanitize_for_terminal(id), store.is_off() ? " (--responses-kept is 0)" : ""),
+                                  sanitize_for_terminal(id), scope.store.is_off() ? " (--responses-kept is 0)" : ""),
            .param = "previous_response_id",
            .code = "previous_response_not_found"});
     }
@@ -114,7 +129,7 @@ OrApiError<PreparedRequest> prepare_response(ResponseStore& store, CacheNamespac
   bool is_kept = false;
   OrApiError<PreparedRequest> prepared =
       prepare(responses_dialect(), models, limits, body, [&](json::object& object, RequestErrors& errors) {
-        resolve_references(store, owner, object, errors);
+        resolve_references({store, owner, limits.http.body_bytes}, object, errors);
         is_kept = !store.is_off() && wants_store(object);
         if (!is_kept) object["store"] = false;  // repeated in the response
         if (is_kept && object.contains("input")) *input = input_items(object.at("input"));
@@ -131,13 +146,14 @@ OrApiError<PreparedRequest> prepare_response(ResponseStore& store, CacheNamespac
 }
 
 OrApiError<json::object> count_response_tokens(ResponseStore& store, CacheNamespace owner, const ModelList& models,
-                                               std::string_view body, RequestErrors& errors) {
+                                               const ServerLimits& limits, std::string_view body,
+                                               RequestErrors& errors) {
   OrApiError<json::object> parsed = parse_body(body);
   if (ApiError* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   json::object& object = std::get<json::object>(parsed);
-  resolve_references(store, owner, object, errors);
+  resolve_references({store, owner, limits.http.body_bytes}, object, errors);
   ChatRequest request;
-  if (!errors.any()) responses_dialect().read(object, ServerLimits(), errors, request);
+  if (!errors.any()) responses_dialect().read(object, limits, errors, request);
   if (errors.any()) return *errors.first();
   const OrApiError<ModelRef> found = find_model(models, request.model);
   if (const ApiError* error = std::get_if<ApiError>(&found)) return *error;

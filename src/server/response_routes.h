@@ -14,7 +14,8 @@ OrApiError<PreparedRequest> prepare_response(ResponseStore& store, CacheNamespac
                                              const ServerLimits& limits, std::string_view body);
 // POST /v1/responses/input_tokens.
 OrApiError<json::object> count_response_tokens(ResponseStore& store, CacheNamespace owner, const ModelList& models,
-                                               std::string_view body, RequestErrors& errors);
+                                               const ServerLimits& limits, std::string_view body,
+                                               RequestErrors& errors);
 
 // GET and DELETE /v1/responses/{id}, GET /v1/responses/{id}/input_items.
 HttpResponse show_response(ResponseStore& store, CacheNamespace owner, std::string_view path);

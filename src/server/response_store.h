@@ -1,6 +1,6 @@
 // Kept responses of /v1/responses with their conversations, so that later requests can continue them. Bounded in
-// number, bytes and age; the oldest are dropped first. A response is visible only to the namespace that made it. Any
-// thread.
+// number, bytes and age; the oldest of the namespace that holds the most are dropped first, so that one client cannot
+// displace the others. A response is visible only to the namespace that made it. Any thread.
 #pragma once
 
 #include <chrono>
@@ -49,7 +49,8 @@ class ResponseStore {
     std::shared_ptr<const KeptResponse> response;
   };
   std::list<Entry>::iterator position(CacheNamespace owner, std::string_view id);
-  void drop_oldest();
+  void drop(std::list<Entry>::iterator entry);
+  std::list<Entry>::iterator oldest_of_largest(size_t (*size)(const Entry& entry));
   void drop_surplus();
 
   const ResponseStoreLimits limits_;

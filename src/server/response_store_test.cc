@@ -27,6 +27,18 @@ TEST(ResponseStore, is_bounded_in_number_bytes_and_age) {
   EXPECT_FALSE(store.find(0, "large"));
 }
 
+TEST(ResponseStore, one_namespace_cannot_displace_the_others) {
+  ResponseStore store({.n_responses = 4, .bytes = 100, .age = std::chrono::seconds(60)});
+  store.put(1, kept("a"));
+  for (const char* id : {"b", "c", "d", "e"}) store.put(2, kept(id));
+  EXPECT_TRUE(store.find(1, "a"));
+  EXPECT_FALSE(store.find(2, "b"));
+  store.put(2, kept("large", 85));
+  EXPECT_TRUE(store.find(1, "a"));
+  EXPECT_FALSE(store.find(2, "e"));
+  EXPECT_TRUE(store.find(2, "large"));
+}
+
 TEST(ResponseStore, keeps_namespaces_apart) {
   ResponseStore store({});
   store.put(1, kept("a"));
@@ -68,6 +80,12 @@ TEST_F(ResponseRoutesTest, previous_response_id_continues_the_conversation) {
   EXPECT_EQ(error.at("error").at("code").get_string(), "previous_response_not_found");
 }
 
+TEST_F(ResponseRoutesTest, llama_cpps_path_keeps_responses_too) {
+  const json::object first = ask_json("/responses", {{"input", "FIRST SAY[[ONE]]"}});
+  ask_json("/responses", {{"input", "SAY[[TWO]]"}, {"previous_response_id", first.at("id")}});
+  EXPECT_NE(last_prompt().find("FIRST"), std::string::npos);
+}
+
 TEST_F(ResponseRoutesTest, item_references_stand_for_items_of_kept_responses) {
   const json::object first = ask_json("/v1/responses", {{"input", "SAY[[ONE]]"}});
   const json::array items{json::object{{"role", "user"}, {"content", "hi"}},
@@ -77,6 +95,21 @@ TEST_F(ResponseRoutesTest, item_references_stand_for_items_of_kept_responses) {
   EXPECT_NE(last_prompt().find("ONE"), std::string::npos);
   expect_error("/v1/responses", {{"input", json::array{json::object{{"type", "item_reference"}, {"id", "msg_x_0"}}}}},
                "input");
+}
+
+// A reference is short, the item is not: a request of megabytes could become one of gigabytes.
+TEST_F(ResponseRoutesTest, referenced_items_count_toward_the_size_limit) {
+  ApiOptions options;
+  options.limits.http.body_bytes = 4000;
+  make_api(options);
+  const json::object first = ask_json("/v1/responses", {{"input", "SAY[[" + std::string(500, 'x') + "]]"}});
+  const json::object reference{{"type", "item_reference"}, {"id", first.at("output").at(0).at("id")}};
+  json::array items(3, reference);
+  items.push_back(json::object{{"role", "user"}, {"content", "SAY[[x]]"}});
+  ask_json("/v1/responses", {{"input", items}});
+  json::array too_many(20, reference);
+  EXPECT_NE(expect_error("/v1/responses", {{"input", too_many}}, "input", 413).find("4000"), std::string::npos);
+  expect_error("/v1/responses/input_tokens", {{"input", too_many}}, "input", 413);
 }
 
 TEST_F(ResponseRoutesTest, kept_responses_are_shown_listed_and_deleted) {

@@ -103,12 +103,12 @@ bool needs_output_grammar(const ServedModel& model, const ChatRequest& request) 
 }
 
 std::string output_key(const ServedModel& model, const ChatRequest& request, const ReasoningPosition& place) {
-  std::string names;
-  for (const std::string& name : request.tool_choice.names) names += name + ' ';
-  for (const std::string& name : request.strict_tools) names += "strict:" + name + ' ';
-  return fmt::format("output {} {}{}{}{} {} {} {}", model.tool_format->name, request.tool_choice.requires_call,
-                     request.parallel_tool_calls, place.starts_open, place.is_allowed, names, to_json(request.tools),
-                     content_key(request.response_format));
+  const auto names = [](const std::vector<std::string>& list) {
+    return to_json(json::array(list.begin(), list.end()));
+  };
+  return fmt::format("output {} {}{}{}{} {} {} {} {}", model.tool_format->name, request.tool_choice.requires_call,
+                     request.parallel_tool_calls, place.starts_open, place.is_allowed, names(request.tool_choice.names),
+                     names(request.strict_tools), to_json(request.tools), content_key(request.response_format));
 }
 
 Result<std::shared_ptr<Constraint>> output_constraint(const ServedModel& model, const ChatRequest& request,

@@ -58,6 +58,16 @@ TEST_F(StructuredOutputTest, reasoning_comes_before_the_constraint) {
   EXPECT_TRUE(constraint_of(model_of_family("gpt-oss"), make_request()).has_reasoning_in_grammar);
 }
 
+TEST_F(StructuredOutputTest, model_that_does_not_think_has_no_reasoning_before_the_constraint) {
+  ServedModel plain = scripted_.model();
+  plain.thinking = {};  // its vocabulary has the markers
+  const auto model = std::make_shared<const ServedModel>(std::move(plain));
+  EXPECT_FALSE(constraint_of(model, make_request()).reasoning);
+  ChatRequest asked = make_request();
+  asked.thinking = true;
+  EXPECT_TRUE(constraint_of(model, asked).reasoning);
+}
+
 TEST_F(StructuredOutputTest, response_format_and_tools_go_together_in_every_family) {
   for (const ToolFormat* const* format = kToolFormats; *format; ++format) {
     ChatRequest request = make_request();

@@ -25,11 +25,13 @@ constexpr FieldDoc kGenerateFields[] = {
 };
 constexpr FieldDoc kCommonFields[] = {
     {"model", "string", "The model, with or without the tag :latest. Optional if the server has exactly one."},
+    {"name", "string", "Older name of model."},
     {"stream", "boolean", "One JSON object per line as the text is generated. Default true."},
     {"format", "", "json: any JSON object; or a JSON schema."},
     {"options", "object",
      "temperature, top_k, top_p, min_p, seed, stop, num_predict (-1: no limit), repeat_penalty, repeat_last_n, "
-     "presence_penalty, frequency_penalty. Others have no effect: the context length is an option of the server."},
+     "presence_penalty, frequency_penalty. Others have no effect and are named in the response header "
+     "x-zinc-ignored-fields: the context length is an option of the server."},
     {"think", "", "true, false or an effort: low, medium, high. Default: the template's."},
     {"keep_alive", "",
      "Seconds, or a duration such as 5m: the model is unloaded after this idle time; 0: at once; negative: never. "
@@ -60,18 +62,7 @@ void read_format(const FieldReader& fields, ChatRequest& out) {
   }
 }
 
-// Absent and empty values mean the same to Ollama's clients.
-void reject_unsupported(const FieldReader& fields) {
-  for (const UnsupportedField& field : kUnsupported) {
-    const json::value* value = fields.value(field.name);
-    if (!value || *value == json::value(json::array()) || *value == json::value("")) continue;
-    const std::string name = fields.name_of(field.name);
-    fields.errors().add(unsupported_field(name, fmt::format("'{}' is not supported: {}", name, field.why)));
-  }
-}
-
 void read_common(const FieldReader& fields, const ServerLimits& limits, ChatRequest& out) {
-  reject_unsupported(fields);
   out.model = read_ollama_model(fields);
   out.stream = fields.boolean("stream").value_or(true);
   read_format(fields, out);
@@ -84,7 +75,7 @@ void read_common(const FieldReader& fields, const ServerLimits& limits, ChatRequ
 }
 
 json::object read_ollama_message(const FieldReader& fields) {
-  reject_unsupported(fields);
+  fields.check_unsupported(kUnsupported);
   json::object out{{"role", fields.required_text("role")}, {"content", fields.text("content").value_or("")}};
   if (const auto thinking = fields.text("thinking")) out["reasoning_content"] = *thinking;
   if (const auto name = fields.text("tool_name")) out["name"] = *name;
@@ -108,6 +99,7 @@ json::object read_ollama_message(const FieldReader& fields) {
 
 void read_chat(const json::object& body, const ServerLimits& limits, RequestErrors& errors, ChatRequest& out) {
   const FieldReader fields(body, "", errors);
+  fields.check_known({kCommonFields, kChatFields}, kUnsupported);
   read_common(fields, limits, out);
   const json::array* messages = fields.array("messages");
   if (!messages || messages->empty()) return errors.add("messages", "'messages' is missing");
@@ -118,6 +110,7 @@ void read_chat(const json::object& body, const ServerLimits& limits, RequestErro
 
 void read_generate(const json::object& body, const ServerLimits& limits, RequestErrors& errors, ChatRequest& out) {
   const FieldReader fields(body, "", errors);
+  fields.check_known({kCommonFields, kGenerateFields}, kUnsupported);
   read_common(fields, limits, out);
   const std::string prompt = fields.text("prompt").value_or(""), system = fields.text("system").value_or("");
   const std::string suffix = fields.text("suffix").value_or("");
