@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <random>
 
+#include "graph/cache_spec.h"
 #include "tensor/format.h"
 #include "tensor/half.h"
 
@@ -140,6 +142,83 @@ TEST_F(CpuKernels, a_matmul_equals_the_dequantized_weights_times_the_quantized_a
         }
         EXPECT_NEAR(got[t * kPanelRows + r], sum, 2e-6 * magnitude) << format.name << " row " << r << " token " << t;
       }
+    }
+  }
+}
+
+// Conversions of infinities and NaN to integers are undefined, and so are sums of what the processor makes of them.
+TEST_F(CpuKernels, block_with_infinity_or_nan_has_a_scale_of_nan_and_zero_quants) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr size_t kElems = 768;
+  for (const Kernels* kernels : supported_kernels()) {
+    for (const ActivationFormat format : {ActivationFormat::q8_blocks_of_32, ActivationFormat::q8_blocks_of_256}) {
+      const size_t block = format == ActivationFormat::q8_blocks_of_32 ? 32 : 256;
+      const Quantized finite = quantized(*kernels, format, kElems, 1);
+      for (const float bad : {kNan, -kNan, kInfinity, -kInfinity}) {
+        for (const size_t at : {block, block + 1, 2 * block - 1}) {  // in the second block
+          Quantized x = finite;
+          x.f32[at] = bad;
+          kernels->quantize(x.f32.data(), kElems, format, x.q.data(), x.scale.data(), x.sum16.data(), x.sum32.data());
+          for (size_t b = 0; b < kElems / block; ++b) {
+            EXPECT_EQ(std::isnan(x.scale[b]), b == 1) << kernels->isa << " " << bad << " at " << at;
+          }
+          for (size_t i = 0; i < kElems; ++i) ASSERT_EQ(x.q[i], i / block == 1 ? 0 : finite.q[i]) << i;
+          for (size_t i = 0; i < kElems / 16; ++i) ASSERT_EQ(x.sum16[i], i * 16 / block == 1 ? 0 : finite.sum16[i]);
+          for (size_t i = 0; i < kElems / 32; ++i) ASSERT_EQ(x.sum32[i], i * 32 / block == 1 ? 0 : finite.sum32[i]);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(CpuKernels, products_with_infinity_or_nan_are_nan) {
+  constexpr size_t kBlocks = 3;
+  for (const Kernels* kernels : supported_kernels()) {
+    for (const PanelFormat* const* f = kernels->panel_formats; *f; ++f) {
+      if ((*f)->activation_format == ActivationFormat::f32) continue;
+      const size_t n = kBlocks * (*f)->block_elems;
+      const std::vector<uint8_t> weights = random_panel(**f, *find_format((*f)->format), kBlocks);
+      Quantized x = quantized(*kernels, (*f)->activation_format, n, 1);
+      x.f32[n / 2] = std::numeric_limits<float>::quiet_NaN();
+      kernels->quantize(x.f32.data(), n, (*f)->activation_format, x.q.data(), x.scale.data(), x.sum16.data(),
+                        x.sum32.data());
+      std::vector<float> out(kPanelRows);
+      float* row = out.data();
+      const TokenActivation activation = x.activation();
+      (*f)->kernels[0](weights.data(), kBlocks, &activation, &row);
+      for (const float y : out) EXPECT_TRUE(std::isnan(y)) << kernels->isa << " " << find_format((*f)->format)->name;
+    }
+  }
+}
+
+// 127 divided by such a number is infinite.
+TEST_F(CpuKernels, blocks_of_tiny_numbers_are_zeros) {
+  for (const Kernels* kernels : supported_kernels()) {
+    for (const float tiny : {1e-45f, 1e-40f, 1e-37f}) {
+      Quantized x = quantized(*kernels, ActivationFormat::q8_blocks_of_32, 32, 1);
+      for (size_t i = 0; i < 32; ++i) x.f32[i] = i % 2 == 0 ? tiny : 0;
+      kernels->quantize(x.f32.data(), 32, ActivationFormat::q8_blocks_of_32, x.q.data(), x.scale.data(), x.sum16.data(),
+                        x.sum32.data());
+      EXPECT_EQ(x.scale[0], 0.0f) << kernels->isa << " " << tiny;
+      for (size_t i = 0; i < 32; ++i) EXPECT_EQ(x.q[i], 0) << kernels->isa << " " << tiny;
+    }
+  }
+}
+
+TEST_F(CpuKernels, cached_key_with_infinity_or_nan_is_nan) {
+  for (const Kernels* kernels : supported_kernels()) {
+    const KvLayout* layout = kernels->kv_layout("q8_0");
+    ASSERT_NE(layout, nullptr);
+    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+      std::vector<float> key = random_floats(64, 1);
+      key[3] = bad;  // in the first 32 dimensions
+      std::vector<std::byte> page(layout->key_bytes(64));
+      layout->write_key(key.data(), 64, 0, page.data());
+      const auto* scales = reinterpret_cast<const uint16_t*>(page.data());
+      EXPECT_TRUE(std::isnan(half_to_float(scales[0]))) << kernels->isa;
+      EXPECT_TRUE(std::isfinite(half_to_float(scales[kPageTokens]))) << kernels->isa;
+      const auto* quants = reinterpret_cast<const int8_t*>(page.data() + 2 * kPageTokens * sizeof(uint16_t));
+      for (size_t d = 0; d < 32; ++d) EXPECT_EQ(quants[d * kPageTokens], 0) << kernels->isa;
     }
   }
 }

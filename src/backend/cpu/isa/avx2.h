@@ -79,6 +79,17 @@ inline I i_set(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)};
 inline F i_to_f(I x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
 inline I f_to_i(F x) { return {_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)}; }
 inline I i_add(I x, I y) { return {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
+inline I i_max(I x, I y) { return {_mm256_max_epi32(x.a, y.a), _mm256_max_epi32(x.b, y.b)}; }
+inline int32_t i_reduce_max(I x) {
+  const __m256i h = _mm256_max_epi32(x.a, x.b);
+  __m128i q = _mm_max_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
+  q = _mm_max_epi32(q, _mm_shuffle_epi32(q, 0x4E));
+  return _mm_cvtsi128_si32(_mm_max_epi32(q, _mm_shuffle_epi32(q, 0xB1)));
+}
+inline I f_abs_bits(F x) {
+  const __m256i all = _mm256_set1_epi32(0x7FFFFFFF);
+  return {_mm256_and_si256(_mm256_castps_si256(x.a), all), _mm256_and_si256(_mm256_castps_si256(x.b), all)};
+}
 inline I i_load_u8(const uint8_t* p) {
   const __m128i all = load_128(p);
   return {_mm256_cvtepu8_epi32(all), _mm256_cvtepu8_epi32(_mm_srli_si128(all, 8))};

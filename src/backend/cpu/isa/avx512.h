@@ -59,6 +59,9 @@ inline I i_set(int32_t x) { return _mm512_set1_epi32(x); }
 inline F i_to_f(I a) { return _mm512_cvtepi32_ps(a); }
 inline I f_to_i(F a) { return _mm512_cvtps_epi32(a); }
 inline I i_add(I a, I b) { return _mm512_add_epi32(a, b); }
+inline I i_max(I a, I b) { return _mm512_max_epi32(a, b); }
+inline int32_t i_reduce_max(I a) { return _mm512_reduce_max_epi32(a); }
+inline I f_abs_bits(F a) { return _mm512_and_si512(_mm512_castps_si512(a), i_set(0x7FFFFFFF)); }
 inline I i_load_u8(const uint8_t* p) {  // 16 bytes as int32
   return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
@@ -73,7 +76,7 @@ inline F f_from_exponent(I e) {  // 2^(e - 128) for e = 1 .. 255; 0 for e = 0 an
       _mm512_slli_epi32(_mm512_sub_epi32(_mm512_max_epi32(e, _mm512_set1_epi32(1)), _mm512_set1_epi32(1)), 23);
   return _mm512_castsi512_ps(shifted);
 }
-inline int32_t i_sum(I a) { return _mm512_reduce_add_epi32(a); }
+inline int32_t i_sum(I a) { return _mm512_reduce_add_epi32(a); }  // REQUIRES: no overflow
 
 inline B b_load(const uint8_t* p) { return _mm512_loadu_si512(p); }
 inline B b_set(uint8_t x) { return _mm512_set1_epi8(static_cast<char>(x)); }

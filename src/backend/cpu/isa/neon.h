@@ -110,6 +110,13 @@ inline I f_to_i(F x) {
 inline I i_add(I x, I y) {
   return quarters<I>([](auto p, auto q) { return vaddq_s32(p, q); }, x, y);
 }
+inline I i_max(I x, I y) {
+  return quarters<I>([](auto p, auto q) { return vmaxq_s32(p, q); }, x, y);
+}
+inline int32_t i_reduce_max(I x) { return vmaxvq_s32(vmaxq_s32(vmaxq_s32(x.a, x.b), vmaxq_s32(x.c, x.d))); }
+inline I f_abs_bits(F x) {
+  return quarters<I>([](auto q) { return vreinterpretq_s32_f32(vabsq_f32(q)); }, x);
+}
 inline I i_from_s16(int16x8_t low, int16x8_t high) {
   return {vmovl_s16(vget_low_s16(low)), vmovl_high_s16(low), vmovl_s16(vget_low_s16(high)), vmovl_high_s16(high)};
 }

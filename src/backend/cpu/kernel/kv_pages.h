@@ -92,10 +92,14 @@ struct Q8Page {
     uint16_t* scales = reinterpret_cast<uint16_t*>(region) + position;
     int8_t* quants = reinterpret_cast<int8_t*>(region + scale_bytes(dim)) + begin;
     for (size_t b = 0; b < static_cast<size_t>(dim / 32); ++b, x += 32) {
-      const float d = f_reduce_max(f_max(f_abs(f_load(x)), f_abs(f_load(x + 16)))) / 127.0f;
-      const float inverse = d > 0 ? 1.0f / d : 0.0f;
+      const float magnitude = max_magnitude(i_max(f_abs_bits(f_load(x)), f_abs_bits(f_load(x + 16))));
+      const bool is_empty = quant_factor(magnitude) == 0;
+      const float d = is_empty ? empty_scale(magnitude) : magnitude / 127.0f;
+      const float inverse = is_empty ? 0.0f : 1.0f / d;
       scales[b * kPageTokens] = float_to_half(d);
-      for (size_t i = 0; i < 32; ++i) quants[(b * 32 + i) * stride] = static_cast<int8_t>(std::round(x[i] * inverse));
+      for (size_t i = 0; i < 32; ++i) {
+        quants[(b * 32 + i) * stride] = is_empty ? int8_t{0} : static_cast<int8_t>(std::round(x[i] * inverse));
+      }
     }
   }
 

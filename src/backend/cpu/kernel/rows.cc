@@ -7,19 +7,19 @@
 
 namespace zinc::cpu::ZINC_ISA {
 
-// q = round(x * 127 / max|x|) in each block.
+// q = round(x * 127 / max|x|) in each block. A block with an infinity or NaN has the scale NaN and quants of 0, so that
+// every product with it is NaN.
 void quantize(const float* x, size_t n, ActivationFormat format, int8_t* q, float* scale, int16_t* sum16,
               int16_t* sum32) {
   const size_t block = format == ActivationFormat::q8_blocks_of_32 ? 32 : 256;
   for (size_t b = 0; b * block < n; ++b) {
     const float* in = x + b * block;
-    F max_abs_lanes = f_zero();
-    for (size_t i = 0; i < block; i += 16) max_abs_lanes = f_max(max_abs_lanes, f_abs(f_load(in + i)));
-    const float max_abs = f_reduce_max(max_abs_lanes);
-    scale[b] = max_abs / 127.0f;
-    const F inverse = f_set(max_abs > 0 ? 127.0f / max_abs : 0.0f);
+    I abs_bits = i_zero();
+    for (size_t i = 0; i < block; i += 16) abs_bits = i_max(abs_bits, f_abs_bits(f_load(in + i)));
+    const float magnitude = max_magnitude(abs_bits), factor = quant_factor(magnitude);
+    scale[b] = factor == 0 ? empty_scale(magnitude) : magnitude / 127.0f;
     for (size_t i = 0; i < block; i += 16) {
-      const I quants = f_to_i(f_round(f_mul(f_load(in + i), inverse)));
+      const I quants = factor == 0 ? i_zero() : f_to_i(f_round(f_mul(f_load(in + i), f_set(factor))));
       i_store_s8(q + b * block + i, quants);
       sum16[(b * block + i) / 16] = static_cast<int16_t>(i_sum(quants));
     }

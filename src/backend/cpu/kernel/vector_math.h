@@ -1,9 +1,26 @@
 // Math functions of 16 floats. Included after an instruction set's vector abstraction.
 #pragma once
 
+#include <bit>
 #include <limits>
 
 namespace zinc::cpu::ZINC_ISA {
+
+// The largest magnitude, from the bits of all magnitudes (f_abs_bits): their order is that of the numbers, with
+// infinities and NaN as the largest. NaN if there is one of those.
+inline float max_magnitude(I abs_bits) {
+  constexpr int32_t kInfinity = 0x7F800000;
+  const int32_t bits = i_reduce_max(abs_bits);
+  return bits < kInfinity ? std::bit_cast<float>(bits) : std::numeric_limits<float>::quiet_NaN();
+}
+
+// The factor from numbers up to `magnitude` to quants up to 127. 0: there is none, because they are not finite, or so
+// small that it would be infinite. All quants are then 0, and the scale is empty_scale(magnitude).
+inline float quant_factor(float magnitude) {
+  constexpr float kSmallest = 4e-37f;
+  return magnitude >= kSmallest ? 127.0f / magnitude : 0.0f;
+}
+inline float empty_scale(float magnitude) { return magnitude * 0.0f; }  // NaN stays NaN
 
 // e^x: x = n ln 2 + r, a polynomial of degree 6 for e^r. Relative error below 2e-7; 0 below -87.
 inline F f_exp(F x) {
