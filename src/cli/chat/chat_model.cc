@@ -8,6 +8,7 @@
 #include "cli/hub_settings.h"
 #include "cli/model_file.h"
 #include "hub/resolve.h"
+#include "hub/source.h"
 #include "server/prepare.h"
 
 namespace zinc {
@@ -63,7 +64,8 @@ Error error_of(const ApiError& error) {
 }
 
 Result<std::string> name_of(const std::string& typed) {
-  if (!typed.empty()) return typed.ends_with(".gguf") ? std::filesystem::path(typed).stem().string() : typed;
+  const bool is_path = typed.ends_with(".gguf") && !has_source_prefix(typed);
+  if (!typed.empty()) return is_path ? std::filesystem::path(typed).stem().string() : typed;
   ZINC_TRY(settings, hub_settings());
   return default_model_name(settings);
 }
