@@ -49,6 +49,12 @@ const views = {
     await page.locator('.alternatives').waitFor();
     await page.evaluate(() => scrollTo(0, 0));
   },
+  'page-compare': async (page) => {
+    await page.keyboard.press('Alt+C');
+    await page.fill('[aria-label="Prompt for both"]', kShortQuestion);
+    await page.getByRole('button', { name: 'Ask both' }).click();
+    await page.waitForFunction(() => document.querySelectorAll('.side .figures').length === 2);
+  },
   'page-models': async (page) => {
     await ask(page, kShortQuestion); // the speed to expect comes from an answer
     await page.keyboard.press('Alt+M');
