@@ -13,8 +13,8 @@
 #include "engine/compare_models.h"
 #include "tests/support/contains_all.h"
 #include "tests/support/serving.h"
-#include "tests/support/tested_backends.h"
 #include "tests/support/test_files.h"
+#include "tests/support/tested_backends.h"
 #include "tests/support/tiny_model.h"
 
 namespace zinc {

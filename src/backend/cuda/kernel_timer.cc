@@ -15,7 +15,8 @@ Status KernelTimer::add_class(std::span<const KernelCall> calls, const std::vect
   StepClass& added = classes_.emplace_back();
   for (const KernelCall& call : calls) {
     const std::string& format = call.program.format;
-    added.kernels.push_back({format.empty() ? call.kernel : call.kernel + " " + format, gpu::node_indices(graph_, call.call)});
+    added.kernels.push_back(
+        {format.empty() ? call.kernel : call.kernel + " " + format, gpu::node_indices(graph_, call.call)});
   }
   for (size_t index = 0; index < running_.size(); ++index) {
     TimedGraph& graph = added.graphs.emplace_back();
