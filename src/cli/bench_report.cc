@@ -244,10 +244,11 @@ std::string kernels_markdown(std::span<const KernelBenchRun> runs) {
   for (const KernelBenchRun& run : runs) {
     for (const KernelFigures& kernel : run.result.kernels) {
       const double seconds = kernel.seconds_per_call.median(), rate = seconds > 0 ? kernel.bytes_per_call / seconds : 0;
-      text += fmt::format("| {} | {} | {} | {} | {:.2f} | {:.1f} % | {} | {} | {:.1f} % |\n", kernel.name, run.backend,
-                          kernel.n_calls, step_name(run), seconds * 1e6, kernel.seconds_per_call.spread() * 100,
-                          rate > 0 ? fmt::format("{:.1f}", rate / 1e9) : "-",
-                          rate > 0 ? percent(share_of(rate, run.read_bytes_per_s)) : "-", kernel.step_share * 100);
+      text +=
+          fmt::format("| {} | {} | {} | {} | {:.2f} | {:.1f} % | {} | {} | {:.1f} % |\n", kernel.name, run.backend,
+                      kernel.n_calls, step_name(run), seconds * 1e6, kernel.seconds_per_call.quartile_spread() * 100,
+                      rate > 0 ? fmt::format("{:.1f}", rate / 1e9) : "-",
+                      rate > 0 ? percent(share_of(rate, run.read_bytes_per_s)) : "-", kernel.step_share * 100);
     }
   }
   text += "\n";
@@ -273,7 +274,7 @@ json::array kernels_json(std::span<const KernelBenchRun> runs) {
                                      {"depth", run.depth},
                                      {"calls_per_step", kernel.n_calls},
                                      {"seconds_per_call", seconds},
-                                     {"spread", kernel.seconds_per_call.spread()},
+                                     {"spread", kernel.seconds_per_call.quartile_spread()},
                                      {"bytes_per_call", kernel.bytes_per_call},
                                      {"bandwidth_share", share_or_null(share_of(rate, run.read_bytes_per_s))},
                                      {"step_share", kernel.step_share},

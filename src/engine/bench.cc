@@ -56,6 +56,13 @@ double Samples::spread() const {
   return (*std::ranges::max_element(values) - *std::ranges::min_element(values)) / middle;
 }
 
+double Samples::quartile_spread() const {
+  std::vector<double> sorted = values;
+  std::ranges::sort(sorted);
+  const double middle = median();
+  return middle == 0 ? 0 : (sorted[sorted.size() * 3 / 4] - sorted[sorted.size() / 4]) / middle;
+}
+
 Result<ModelBench> ModelBench::prepare(const ModelInstance& model, std::span<const BenchTest> tests,
                                        const TraceOptions& trace, std::function<bool()> cancelled) {
   int context = 1, deepest = 0, largest_chunk = 1;

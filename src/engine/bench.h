@@ -39,8 +39,9 @@ std::span<const BenchScenario> bench_scenarios();
 struct Samples {
   std::vector<double> values;
 
-  double median() const;  // 0 if there are none
-  double spread() const;  // (largest - smallest) / median
+  double median() const;           // 0 if there are none
+  double spread() const;           // (largest - smallest) / median
+  double quartile_spread() const;  // the same of the middle half: for many short measurements, which others interrupt
 };
 
 class ModelBench {

@@ -17,6 +17,11 @@ TEST(Samples, the_spread_is_relative_to_the_median) {
   EXPECT_EQ(Samples{}.spread(), 0);
 }
 
+TEST(Samples, the_quartile_spread_ignores_outliers) {
+  EXPECT_EQ((Samples{{10, 10, 10, 11, 9, 10, 1000, 10}}).quartile_spread(), 0.1);
+  EXPECT_EQ(Samples{}.quartile_spread(), 0);
+}
+
 TEST(BenchTest, is_named_as_llama_bench_names_it) {
   EXPECT_EQ((BenchTest{.n_prompt = 512}).name(), "pp512");
   EXPECT_EQ((BenchTest{.n_gen = 64, .depth = 4096}).name(), "tg64 @ d4096");

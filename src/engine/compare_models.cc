@@ -194,12 +194,15 @@ class ModelComparison {
     return is_sum && out.magnitude > 0 ? std::max(relative, absolute / out.magnitude) : relative;
   }
 
-  // The magnitude of a sum of products whose terms do not cancel. Its result is smaller if they do (a router's or a
-  // gate's row), and the error is not.
+  // The magnitude of a result whose terms do not cancel and whose weights do not suppress the largest inputs. Results
+  // are often smaller: a gate is one dot product, and norms scale outliers of the residual stream down. Errors are not.
   double term_magnitude(const Node& node) const {
-    if (node.op != Op::linear && node.op != Op::moe_linear && node.op != Op::short_conv) return 0;
+    if (!node.in[1] || !info(node.in[1]).is_weight()) return 0;
     const ValueInfo& weight = info(node.in[1]);
     const double x = errors_[static_cast<size_t>(node.in[0].id)].magnitude;
+    if (node.op == Op::norm) return weight_rms(weight.weight);  // of a normalized row
+    if (node.op == Op::mul) return x * weight_rms(weight.weight);
+    if (node.op != Op::linear && node.op != Op::moe_linear && node.op != Op::short_conv) return 0;
     return x * weight_rms(weight.weight) * std::sqrt(static_cast<double>(weight.shape.inner()));
   }
 
