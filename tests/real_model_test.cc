@@ -1,5 +1,5 @@
 // The default model, if `zinc run` has downloaded it: chat template, tokenizer, logits and greedy tokens of every
-// backend against llama.cpp's on the same file. Never downloads.
+// backend against llama.cpp's on the same file, and forced tool calls. Never downloads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,6 +14,10 @@
 #include "engine/model_instance.h"
 #include "engine/sequence.h"
 #include "hub/catalog.h"
+#include "server/prepare.h"
+#include "tests/support/schema_validator.h"
+#include "tests/support/serving.h"
+#include "text/message_parser.h"
 
 namespace zinc {
 namespace {
@@ -47,14 +51,22 @@ std::vector<const BackendInfo*> available_backends() {
   return usable;
 }
 
+const CatalogModel& default_model() { return *find_catalog_model(kDefaultModelId); }
+
+fs::path default_model_path() {
+  const Result<fs::path> cache = cache_folder();
+  return cache.ok() ? cache.value() / "models" / default_model().id / default_model().file.name : fs::path();
+}
+
+constexpr std::string_view kMissing = "the default model is missing; `zinc run hi` downloads it";
+
 class RealModelTest : public testing::TestWithParam<const BackendInfo*> {
  protected:
   void SetUp() override {
-    const CatalogModel& wanted = *find_catalog_model(kDefaultModelId);
-    const Result<fs::path> cache = cache_folder();
-    const fs::path path = cache.ok() ? cache.value() / "models" / wanted.id / wanted.file.name : fs::path();
-    if (!fs::exists(path)) GTEST_SKIP() << "the default model is missing; `zinc run hi` downloads it";
-    ASSERT_EQ(figures_.at("sha256").as_string(), wanted.file.sha256) << "the recorded figures are of another file";
+    const fs::path path = default_model_path();
+    if (!fs::exists(path)) GTEST_SKIP() << kMissing;
+    ASSERT_EQ(figures_.at("sha256").as_string(), default_model().file.sha256)
+        << "the recorded figures are of another file";
     Result<ModelInstance> model = ModelInstance::load(path, {.backend = std::string(GetParam()->name)});
     ASSERT_TRUE(model.ok()) << model.error().message;
     model_ = std::make_unique<ModelInstance>(std::move(model.value()));
@@ -102,6 +114,85 @@ TEST_P(RealModelTest, greedy_tokens_match_the_recorded_ones_except_near_ties) {
 
 INSTANTIATE_TEST_SUITE_P(, RealModelTest, testing::ValuesIn(available_backends()),
                          [](const auto& info) { return std::string(info.param->name); });
+
+const json::value kTools = parse_json(R"([
+  {"type": "function", "function": {"name": "weather", "description": "The weather of a city.",
+    "parameters": {"type": "object",
+      "properties": {"city": {"type": "string", "minLength": 1, "maxLength": 16}, "unit": {"enum": ["celsius", "kelvin"]},
+                     "days": {"type": "integer", "minimum": 1, "maximum": 14}},
+      "required": ["city", "days"], "additionalProperties": false}}},
+  {"type": "function", "function": {"name": "switch", "description": "Switches a lamp.",
+    "parameters": {"type": "object",
+      "properties": {"on": {"type": "boolean"}, "level": {"type": "number", "minimum": 0, "maximum": 1}},
+      "required": ["on"], "additionalProperties": false}}}
+])")
+                               .value();
+constexpr std::string_view kQuestions[] = {"What is the weather in Ulm?", "Switch on the lamp.", "Who was Goethe?",
+                                           "Write a poem about rain.", "Dim the lamp to a half."};
+
+// Through the server's own path: chat template with the generic tool prompt, grammar, batch, parser.
+class ForcedCalls : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!fs::exists(default_model_path())) GTEST_SKIP() << kMissing;
+    Result<ModelInstance> model = ModelInstance::load(default_model_path(), {.backend = "cpu"});
+    ASSERT_TRUE(model.ok()) << model.error().message;
+    engine_ = std::move(
+        Engine::create(std::move(model.value()), {.max_sequences = 16, .context = 1024, .queue_limit = 2000}).value());
+    const GgufFile& file = engine_->model().file();
+    ChatPrompt prompt = ChatPrompt::load(file, engine_->tokenizer()).value();
+    const ToolFormat& format =
+        detect_tool_format(prompt.chat_template().source(), engine_->model().model().architecture->gguf_name);
+    models_.add({.name = "default",
+                 .tokenizer = engine_->tokenizer(),
+                 .prompt = std::move(prompt),
+                 .tool_format = &format,
+                 .constraints = std::make_shared<ConstraintCache>(engine_->tokenizer()),
+                 .limits = engine_->limits(),
+                 .facts = {},
+                 .engine = nullptr});
+  }
+
+  PreparedRequest prepared(size_t i) const {
+    ChatRequest request;
+    request.messages.push_back({{"role", "user"}, {"content", kQuestions[i % std::size(kQuestions)]}});
+    request.tools = kTools;
+    request.tool_choice.requires_call = true;
+    request.parallel_tool_calls = false;
+    request.sampling.temperature = i % 2 == 0 ? 1.0f : 0.0f;
+    request.seed = i;
+    request.max_tokens = 200;
+    OrApiError<PreparedRequest> out = prepare(models_.find(""), std::move(request));
+    EXPECT_TRUE(std::holds_alternative<PreparedRequest>(out)) << std::get<ApiError>(out).message;
+    return std::get<PreparedRequest>(std::move(out));
+  }
+
+  void expect_valid(const PreparedRequest& asked, const RecordingSink& sink) const {
+    EXPECT_EQ(sink.outcome.reason, StopReason::end_token) << sink.text;
+    const Message message = parse_message(*asked.model->tool_format, asked.parser, sink.text);
+    ASSERT_EQ(message.tool_calls.size(), 1u) << sink.text;
+    const ToolCall& call = message.tool_calls.front();
+    ASSERT_TRUE(call.complete && (call.name == "weather" || call.name == "switch")) << sink.text;
+    const json::value& schema = kTools.at(call.name == "weather" ? 0 : 1).at("function").at("parameters");
+    const Result<json::value> arguments = parse_json(call.arguments);
+    ASSERT_TRUE(arguments.ok()) << sink.text;
+    EXPECT_TRUE(SchemaValidator(schema).holds(schema, arguments.value())) << sink.text;
+  }
+
+  std::unique_ptr<Engine> engine_;
+  ModelList models_;
+};
+
+TEST_F(ForcedCalls, arguments_satisfy_their_schema_in_1000_of_1000_calls) {
+  std::vector<std::pair<PreparedRequest, std::shared_ptr<RecordingSink>>> calls;
+  for (size_t i = 0; i < 1000; ++i) {
+    PreparedRequest asked = prepared(i);
+    Request request{.prompt = asked.prompts.front(), .options = asked.options, .boundaries = asked.boundaries};
+    calls.emplace_back(std::move(asked), submit(*engine_, std::move(request)));
+  }
+  run_all(*engine_);
+  for (const auto& [asked, sink] : calls) expect_valid(asked, *sink);
+}
 
 }  // namespace
 }  // namespace zinc
