@@ -1,7 +1,8 @@
-"""Frameworks with their defaults against two servers: a scripted one (argument 1) and a tiny model (2)."""
+"""Frameworks with their defaults against servers: a scripted one (argument 1), a tiny model (2), one that does not think (3)."""
 import importlib.metadata
 import json
 import sys
+import typing
 
 import pydantic
 import pydantic_ai
@@ -16,6 +17,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 KEY = "test-key"
 scripted = {"base_url": sys.argv[1] + "/v1", "api_key": KEY}
 tiny = {"base_url": sys.argv[2] + "/v1", "api_key": "none"}
+forced = {"base_url": sys.argv[3] + "/v1", "api_key": "none"}
 
 
 def call(name, **arguments):
@@ -26,10 +28,29 @@ class City(pydantic.BaseModel):
     city: str
 
 
+class Reading(pydantic.BaseModel):
+    """What an instrument shows."""
+    degrees: int = pydantic.Field(ge=-50, le=50)
+    unit: typing.Literal["celsius", "kelvin"]
+    is_stable: bool
+
+
 @tool
 def weather(city: str) -> str:
     """Weather of a city."""
     return f"SAY[[rain in {city}]]"
+
+
+class Thermostat(smolagents.Tool):
+    name = "thermostat"
+    description = "Sets a temperature."
+    inputs = {"degrees": {"type": "integer", "description": "-50 to 50", "minimum": -50, "maximum": 50},
+              "unit": {"type": "string", "description": "of the degrees", "enum": ["celsius", "kelvin"]},
+              "is_stable": {"type": "boolean", "description": "whether it is kept"}}
+    output_type = "string"
+
+    def forward(self, degrees: int, unit: str, is_stable: bool) -> str:
+        return "done"
 
 
 def check_langchain_openai():
@@ -73,6 +94,35 @@ def check_pydantic_ai():
     assert agent.run_sync(call("forecast", city="Ulm")).output == "sun in Ulm"
     native = pydantic_ai.Agent(model, output_type=pydantic_ai.NativeOutput(City))
     assert native.run_sync('SAY[[{"city": "Ulm"}]]').output == City(city="Ulm")
+
+
+# Forced tools, which these packages use by default. The tiny model's weights are random: only the server makes it obey.
+def check_pydantic_ai_forces_its_output_tool():
+    model = OpenAIChatModel("scripted", provider=OpenAIProvider(**scripted))
+    assert pydantic_ai.Agent(model, output_type=City).run_sync(call("final_result", city="Ulm")).output == City(city="Ulm")
+    agent = pydantic_ai.Agent(OpenAIChatModel("tiny", provider=OpenAIProvider(**forced)), output_type=Reading, retries=0)
+    for seed in range(20):
+        assert isinstance(agent.run_sync("hi", model_settings={"seed": seed, "parallel_tool_calls": False}).output, Reading)
+
+
+def check_langchain_forces_its_output_tool():
+    chat = ChatAnthropic(model="scripted", base_url=sys.argv[1], api_key=KEY, max_tokens=100)
+    assert chat.with_structured_output(City).invoke(call("City", city="Ulm")) == City(city="Ulm")
+    chat = ChatOpenAI(model="tiny", **forced).with_structured_output(Reading, method="function_calling")
+    for _ in range(20):
+        assert isinstance(chat.invoke("hi"), Reading)
+
+
+def check_smolagents_forces_a_tool_in_each_step():
+    model = smolagents.OpenAIModel(model_id="scripted", api_base=sys.argv[1] + "/v1", api_key=KEY)
+    agent = smolagents.ToolCallingAgent(tools=[], model=model, max_steps=2, verbosity_level=0)
+    assert agent.run(call("final_answer", answer="42")) == "42"
+    model = smolagents.OpenAIModel(model_id="tiny", api_base=sys.argv[3] + "/v1", api_key="none")
+    for seed in range(20):
+        answer = model.generate([{"role": "user", "content": "hi"}], tools_to_call_from=[Thermostat()], seed=seed,
+                                parallel_tool_calls=False)
+        assert answer.tool_calls[0].function.name == "thermostat", answer
+        Reading.model_validate_json(answer.tool_calls[0].function.arguments)
 
 
 def check_smolagents():

@@ -1,7 +1,9 @@
-"""litellm and instructor, which use an older openai package, against two servers: scripted (argument 1), a tiny model (2)."""
+"""litellm and instructor, which use an older openai package, against servers: scripted (argument 1), a tiny model (2), one that
+does not think (3)."""
 import importlib.metadata
 import os
 import sys
+import typing
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # before litellm is imported: it would fetch its price list
 
@@ -56,6 +58,26 @@ def check_instructor():
         city = instructor.from_openai(client, mode=mode).chat.completions.create(
             model="scripted", response_model=City, messages=user(f"SAY[[{text}]]"), max_retries=0)
         assert city.city == "Ulm", (mode, city)
+
+
+class Reading(pydantic.BaseModel):
+    """What an instrument shows."""
+    degrees: int = pydantic.Field(ge=-50, le=50)
+    unit: typing.Literal["celsius", "kelvin"]
+    is_stable: bool
+
+
+def check_instructor_forces_a_tool_by_default():
+    """Mode.TOOLS: tool_choice names the tool. The tiny model's weights are random: only the server makes it obey."""
+    client = instructor.from_openai(openai.OpenAI(base_url=sys.argv[1] + "/v1", api_key=KEY, max_retries=0))
+    assert client.mode == instructor.Mode.TOOLS
+    call = 'SAY[[<tool_call>\n{"name": "City", "arguments": {"city": "Ulm"}}\n</tool_call>]]'
+    city = client.chat.completions.create(model="scripted", response_model=City, messages=user(call), max_retries=0)
+    assert city.city == "Ulm", city
+    client = instructor.from_openai(openai.OpenAI(base_url=sys.argv[3] + "/v1", api_key="none", max_retries=0))
+    for seed in range(20):
+        client.chat.completions.create(model="tiny", response_model=Reading, messages=user("hi"), max_retries=0, seed=seed,
+                                       parallel_tool_calls=False)
 
 
 checks = [value for name, value in list(globals().items()) if name.startswith("check_")]
