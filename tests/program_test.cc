@@ -303,13 +303,16 @@ TEST_F(ProgramTest, command_without_a_model_uses_the_default) {
 TEST_F(ProgramTest, print_config_shows_settings_and_their_origin) {
   const ProcessResult run = shell("$ZINC run $MODEL --temp 0.5 -t 1 --print-config");
   EXPECT_EQ(run.exit_code, 0) << run.err;
-  EXPECT_TRUE(contains_all(
-      run.out, {"model = " + kModel + "  # command line\n", "temp = 0.5  # command line\n",
-                "top-k = 40  # zinc's own\n", "threads = 1  # command line\n", "max-tokens = 0  # default\n"}));
+  EXPECT_TRUE(contains_all(run.out, {"model = " + kModel + "  # command line\n", "temp = 0.5  # command line\n",
+                                     "top-k = 40  # zinc's own\n", "dry-multiplier = 0  # zinc's own\n",
+                                     "threads = 1  # command line\n", "max-tokens = 0  # default\n"}));
   const ProcessResult serve = shell("ZINC_API_KEY=hush $ZINC serve $MODEL --port 81 --print-config");
   EXPECT_TRUE(contains_all(
       serve.out, {"port = 81  # command line\n", "api-key = (hidden)  # environment, ZINC_API_KEY\n", "parallel = "}));
   EXPECT_EQ(serve.out.find("hush"), std::string::npos);
+  EXPECT_TRUE(contains_all(serve.out, {"swap = true  # default, from host\n"}));
+  EXPECT_TRUE(contains_all(shell("$ZINC serve $MODEL --host 0.0.0.0 --print-config").out, {"swap = false  # default"}));
+  EXPECT_TRUE(contains_all(shell("$ZINC serve $MODEL --no-swap --print-config").out, {"swap = false  # command line"}));
   EXPECT_TRUE(contains_all(shell("$ZINC bench $MODEL --print-config").out, {"n-prompt = 512  # default\n", "file = "}));
 }
 

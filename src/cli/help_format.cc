@@ -43,7 +43,7 @@ constexpr const char* kExamples =
     "  zinc run 'Why is the sky blue?'          ask the default model\n"
     "  git diff | zinc run 'Review this.'       ask about a text\n"
     "  zinc chat qwen3-8b                       chat; the first use downloads it\n"
-    "  zinc serve --open                        chat page, and APIs for other programs\n";
+    "  zinc serve --open                        chat page, and APIs for programs\n";
 
 }  // namespace
 

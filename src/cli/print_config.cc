@@ -89,6 +89,7 @@ std::vector<ConfigLine> resolved_sampling(const ModelOptions& options, std::opti
           {"min-p", fmt::format("{}", r.min_p), origin},
           {"repeat-penalty", fmt::format("{}", r.repeat_penalty), origin},
           {"presence-penalty", fmt::format("{}", r.presence_penalty), origin},
+          {"dry-multiplier", fmt::format("{}", r.dry_multiplier), origin},
           {"seed", "random", "default, a new one for each answer"}};
 }
 

@@ -14,7 +14,7 @@
 namespace zinc {
 
 struct SamplingOptions {
-  std::optional<float> temperature, top_p, min_p, repeat_penalty, presence_penalty;
+  std::optional<float> temperature, top_p, min_p, repeat_penalty, presence_penalty, dry_multiplier;
   std::optional<int32_t> top_k;
   std::optional<uint64_t> seed;
   SamplingParams params = {};  // the options without a recommended value

@@ -8,6 +8,7 @@
 #include "hub/download_plan.h"
 #include "hub/file_hash.h"
 #include "hub/fit.h"
+#include "hub/inventory.h"
 #include "hub/package.h"
 #include "hub/partial_download.h"
 
@@ -213,13 +214,13 @@ Result<Pulled> Pull::use_without_lock(const std::vector<PlannedFile>& files, con
 void Pull::announce(const std::vector<PlannedFile>& missing, const std::vector<PlannedFile>& files) const {
   const uint64_t n_missing = n_bytes_of(missing), n_memory = estimated_memory_bytes(n_bytes_of(files));
   hooks_.on_message(fmt::format("downloading {}{} to {}", pulled_.model.id,
-                                n_missing > 0 ? fmt::format(" ({} MB)", n_missing / 1'000'000) : "",
+                                n_missing > 0 ? fmt::format(" ({})", human_bytes(n_missing)) : "",
                                 pulled_.model.folder.string()));
   MemoryCapacity memory = host_memory();
   if (settings_.memory_bytes > 0) memory.n_bytes = settings_.memory_bytes;
   if (judge_fit(n_memory, memory) == Fit::too_large) {
-    hooks_.on_message(fmt::format("this model needs about {} MB of memory, but this machine has {} MB: it will not run",
-                                  n_memory / 1'000'000, memory.n_bytes / 1'000'000));
+    hooks_.on_message(fmt::format("this model needs about {} of memory, but this machine has {}: it will not run",
+                                  human_bytes(n_memory), human_bytes(memory.n_bytes)));
   }
 }
 

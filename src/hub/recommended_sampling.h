@@ -18,6 +18,7 @@ struct RecommendedSampling {
   float repeat_penalty = 1.0f;
   float presence_penalty = 0.0f;
   std::string_view origin = "zinc's own";  // or "the file's", "SmolLM2's model card"
+  float dry_multiplier = 0.0f;             // 0: DRY is off
 };
 
 // `thinking`: whether thinking is enabled; some model cards recommend different values for the two modes.

@@ -17,13 +17,22 @@ RecommendedSampling sampling_of(GgufWriter& writer, const char* architecture = "
 }
 
 TEST(RecommendedSampling, family_is_recognized_in_any_spelling) {
-  for (const char* name : {"Smollm2 135M 8k Lc100K Mix1 Ep2", "SmolLM2-1.7B-Instruct"}) {
+  for (const char* name : {"Smollm2 360M 8k Lc100K Mix1 Ep2", "SmolLM2-1.7B-Instruct"}) {
     GgufWriter writer;
     const RecommendedSampling sampling = sampling_of(writer.add("general.name", name));
     EXPECT_FLOAT_EQ(sampling.temperature, 0.2f) << name;
     EXPECT_FLOAT_EQ(sampling.top_p, 0.9f) << name;
     EXPECT_EQ(sampling.origin, "SmolLM2's model card");
   }
+}
+
+TEST(RecommendedSampling, default_model_gets_dry_against_endless_repetition) {
+  GgufWriter small, large;
+  const RecommendedSampling sampling = sampling_of(small.add("general.name", "Smollm2 135M 8k Lc100K Mix1 Ep2"));
+  EXPECT_FLOAT_EQ(sampling.temperature, 0.2f);
+  EXPECT_FLOAT_EQ(sampling.dry_multiplier, 0.8f);
+  EXPECT_EQ(sampling.origin, "SmolLM2's model card, DRY by zinc");
+  EXPECT_EQ(sampling_of(large.add("general.name", "SmolLM2-1.7B-Instruct")).dry_multiplier, 0);
 }
 
 struct Known {

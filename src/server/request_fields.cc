@@ -62,7 +62,7 @@ constexpr FieldDoc kSamplingDocs[] = {
      "-2 to 2, subtracted from the logit once if the token occurred; 0: off. Default: the model's."},
     {"repeat_last_n", "integer",
      "Tokens of history, prompt included, that the three penalties consider; -1: all. Default 64."},
-    {"dry_multiplier", "number", "Strength of the DRY repetition penalty. Default 0: off."},
+    {"dry_multiplier", "number", "Strength of the DRY repetition penalty; 0: off. Default: the model's."},
     {"dry_base", "number", "Growth of the DRY penalty with the length of a repetition. Default 1.75."},
     {"dry_allowed_length", "integer", "Repetitions shorter than this have no DRY penalty. Default 2."},
     {"dry_last_n", "integer", "Tokens of history that DRY searches; -1: all. Default -1."},
@@ -180,6 +180,8 @@ void apply_sampling_defaults(const SamplingParams& defaults, ChatRequest& out) {
   for (const IntField& field : kIntFields) {
     if (!is_set(kIntFields, field, out.sampling_fields)) out.sampling.*field.member = defaults.*field.member;
   }
+  const bool is_greedy = out.sampling.temperature <= kGreedyTemperature;  // then only a penalty that is asked for
+  if (is_greedy && !std::ranges::count(out.sampling_fields, "dry_multiplier")) out.sampling.dry_multiplier = 0;
 }
 
 void read_stop(const FieldReader& fields, std::string_view name, const ServerLimits& limits, ChatRequest& out) {

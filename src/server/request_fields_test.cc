@@ -63,6 +63,7 @@ TEST_F(RequestFields, sampling_that_a_request_leaves_out_is_the_models) {
   model.sampling_defaults.unset.temperature = 0.7f;
   model.sampling_defaults.unset.top_k = 20;
   model.sampling_defaults.unset.repeat_penalty = 1.2f;
+  model.sampling_defaults.unset.dry_multiplier = 0.8f;
   model.sampling_defaults.not_thinking.temperature = 0.3f;
   scripted_.models().add(std::move(model));
   const auto sampling_with = [&](const char* name, json::value value) {
@@ -72,6 +73,9 @@ TEST_F(RequestFields, sampling_that_a_request_leaves_out_is_the_models) {
   EXPECT_FLOAT_EQ(sampling_with("top_p", 0.5).temperature, 0.7f);
   EXPECT_FLOAT_EQ(sampling_with("temperature", 0).temperature, 0.0f);
   EXPECT_EQ(sampling_with("temperature", 0).top_k, 20);
+  EXPECT_FLOAT_EQ(sampling_with("top_p", 0.5).dry_multiplier, 0.8f);
+  EXPECT_EQ(sampling_with("temperature", 0).dry_multiplier, 0) << "greedy: the most likely token";
+  EXPECT_EQ(sampling_with("dry_multiplier", 0).dry_multiplier, 0);
   EXPECT_EQ(sampling_with("top_k", -1).top_k, 0);
   EXPECT_FLOAT_EQ(sampling_with("repetition_penalty", 1).repeat_penalty, 1.0f);
   EXPECT_FLOAT_EQ(sampling_with("enable_thinking", false).temperature, 0.3f);

@@ -100,7 +100,7 @@ export interface ChatCompletionsRequest {
   presence_penalty?: number;
   /** Tokens of history, prompt included, that the three penalties consider; -1: all. Default 64. */
   repeat_last_n?: number;
-  /** Strength of the DRY repetition penalty. Default 0: off. */
+  /** Strength of the DRY repetition penalty; 0: off. Default: the model's. */
   dry_multiplier?: number;
   /** Growth of the DRY penalty with the length of a repetition. Default 1.75. */
   dry_base?: number;

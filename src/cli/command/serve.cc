@@ -432,7 +432,9 @@ std::function<Status()> declare(CLI::App& app) {
     if (!*print_config) return serve_and_trace(*options);
     ModelOptions first = options->model;
     if (!options->models.empty()) first.path = options->models.front();
-    return write_output(config_text(app, resolved_model(first)));
+    std::vector<ConfigLine> lines = resolved_model(first);
+    lines.push_back({"swap", is_local_address(options->listen.host) ? "true" : "false", "default, from host"});
+    return write_output(config_text(app, lines));
   };
 }
 
