@@ -357,6 +357,20 @@ class Chat(ScreenTest):
             chat.enter(word)
             chat.wait_for("exit code 0")
 
+    def test_settings_in_the_words_of_ollama(self):
+        chat = self.open(height=50)
+        chat.wait_for_prompt()
+        for line, told in (("parameter temperature 0.5", "temperature set"), ("parameter num_predict 3", "num_predict set"),
+                           ("nothink", "think set"), ("system Be brief.", "system message set")):
+            chat.enter(f"/set {line}")
+            chat.wait_for(told)
+        chat.enter("/set")
+        lines = chat.wait_for("Sampling defaults")
+        for line in ("temp                0.5", "max_tokens          3", "think               off"):
+            self.assertIn(line, lines)
+        chat.enter("/show info")
+        chat.wait_for("of KV cache")
+
     def test_tab_lists_commands_settings_files_and_models(self):
         other = pathlib.Path(self.folder, "other model.gguf")
         script_model.write(other, ["I am ", "another"])

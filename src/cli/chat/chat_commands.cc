@@ -16,6 +16,12 @@ namespace {
 
 constexpr int kHelpColumn = 22;
 
+std::string trimmed(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \t\n");
+  if (begin == std::string_view::npos) return "";
+  return std::string(text.substr(begin, text.find_last_not_of(" \t\n") - begin + 1));
+}
+
 Result<ChatAction> proceed_if_ok(const Status& status) {
   if (!status.ok()) return status.error();
   return ChatAction::proceed;
@@ -27,10 +33,12 @@ Result<ChatAction> show_help(ChatSession& session, const std::string&) {
     text +=
         fmt::format("{:<{}}{}\n", fmt::format("/{} {}", command.name, command.arguments), kHelpColumn, command.help);
   }
-  text += "Tab completes commands, models, files and settings. /bye, /exit and /q are /quit.\n";
-  text += "A line ending in \\ continues on the next. \"\"\" encloses a multi-line message.\n";
-  text += "//text sends a message that begins with /. Ctrl-C stops an answer, Ctrl-D exits.";
+  if (text.ends_with('\n')) text.pop_back();
   session.screen().print(text, kHelpColumn);
+  session.screen().print(
+      "Tab completes commands, models, files and settings. /bye, /exit and /q are /quit.\n"
+      "A line ending in \\ continues on the next. \"\"\" encloses a multi-line message.\n"
+      "//text sends a message that begins with /. Ctrl-C stops an answer, Ctrl-D exits.");
   return ChatAction::proceed;
 }
 
@@ -90,7 +98,18 @@ Result<ChatAction> change_system(ChatSession& session, const std::string& text) 
   return ChatAction::proceed;
 }
 
-Result<ChatAction> change_setting(ChatSession& session, const std::string& rest) {
+// Ollama's words for the same: "/set parameter temperature 1", "/set nothink".
+std::string without_ollama_words(const std::string& rest) {
+  constexpr std::string_view kParameter = "parameter ";
+  if (rest == "think") return "think on";
+  if (rest == "nothink") return "think off";
+  return rest.starts_with(kParameter) ? trimmed(rest.substr(kParameter.size())) : rest;
+}
+
+Result<ChatAction> change_setting(ChatSession& session, const std::string& typed) {
+  constexpr std::string_view kSystem = "system ";
+  if (typed.starts_with(kSystem)) return change_system(session, trimmed(typed.substr(kSystem.size())));
+  const std::string rest = without_ollama_words(typed);
   if (rest.empty()) {
     session.screen().print(session.settings_text());
     return ChatAction::proceed;
@@ -182,13 +201,8 @@ constexpr std::array kCommands = {
 struct CommandAlias {
   std::string_view typed, name;
 };
-constexpr CommandAlias kAliases[] = {{"bye", "quit"}, {"exit", "quit"}, {"q", "quit"}, {"?", "help"}};
-
-std::string trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t\n");
-  if (begin == std::string_view::npos) return "";
-  return std::string(text.substr(begin, text.find_last_not_of(" \t\n") - begin + 1));
-}
+constexpr CommandAlias kAliases[] = {{"bye", "quit"}, {"exit", "quit"},   {"q", "quit"},
+                                     {"?", "help"},   {"regen", "retry"}, {"show", "stats"}};
 
 }  // namespace
 

@@ -64,17 +64,20 @@ ChatSetting fixed_setting(std::string_view name, T SamplingParams::*param) {
 }
 
 // A number of tokens; `unset` stands for none.
-ChatSetting length_setting(std::string_view name, int& (*field)(ChatOptions&), int unset, std::string_view unset_text) {
+ChatSetting length_setting(std::string_view name, int& (*field)(ChatOptions&), int unset, std::string_view alias = {}) {
+  constexpr const char* kNoLimit = "no limit";
   const auto value_of = [=](const ChatOptions& options) {
     ChatOptions copy = options;
     return field(copy);
   };
   return {.name = name,
+          .alias = alias,
           .set = [=](ChatOptions& options, const std::string& value) -> Status {
             std::string text = value;
             const std::string error = value == kUnset ? "" : number_in_range(0, 1 << 30)(text);
             if (!error.empty()) return fail(ErrorCode::invalid_input, "{}: {}", name, error);
-            field(options) = value == kUnset ? unset : std::stoi(value);
+            field(options) = unset;
+            if (value != kUnset) CLI::detail::lexical_cast(value, field(options));
             return ok_status();
           },
           .given =
@@ -83,7 +86,7 @@ ChatSetting length_setting(std::string_view name, int& (*field)(ChatOptions&), i
               },
           .effective =
               [=](const ChatOptions& options, const SamplingParams&) {
-                return value_of(options) == unset ? std::string(unset_text) : std::to_string(value_of(options));
+                return value_of(options) == unset ? std::string(kNoLimit) : std::to_string(value_of(options));
               }};
 }
 
@@ -153,10 +156,10 @@ const std::vector<ChatSetting>& chat_settings() {
       fixed_setting("dry_allowed_length", &SamplingParams::dry_allowed_length),
       fixed_setting("dry_last_n", &SamplingParams::dry_last_n),
       length_setting(
-          "max_tokens", [](ChatOptions& options) -> int& { return options.max_tokens; }, 0, "no limit"),
+          "max_tokens", [](ChatOptions& options) -> int& { return options.max_tokens; }, 0, "num_predict"),
       think_setting(),
       length_setting(
-          "think_budget", [](ChatOptions& options) -> int& { return options.thinking.budget; }, -1, "no limit"),
+          "think_budget", [](ChatOptions& options) -> int& { return options.thinking.budget; }, -1),
   };
   return settings;
 }
