@@ -38,7 +38,13 @@ TEST_F(SlowReader, slow_reader_of_a_stream_is_dropped_and_cancelled) {
   limits.pending_bytes = 16 << 10;
   restart(limits);
   TestClient slow = slow_client();
-  slow.send(chat("FLOOD[[lorem ipsum dolor sit amet]]", true, 64));  // many choices fill the socket buffers soon
+  // Log-probabilities of several choices fill the socket buffers within few steps of the engine.
+  slow.send(post("/v1/chat/completions",
+                 {{"messages", json::array{json::object{{"role", "user"}, {"content", "FLOOD[[lorem ipsum]]"}}}},
+                  {"stream", true},
+                  {"n", 4},
+                  {"logprobs", true},
+                  {"top_logprobs", 20}}));
   ASSERT_TRUE(eventually([&] { return scripted_.engine().n_cancelled() > 0; }));
   EXPECT_TRUE(scripted_.engine().wait_until_idle());
   TestClient other = client();  // other clients are not affected
