@@ -20,7 +20,7 @@ class WordWrap {
 
   void set_width(int width);    // of a resized terminal, from the next word on
   void set_indent(int indent);  // at most half of the width
-  // Stops or resumes wrapping; code fences are then the caller's business. Call at the start of a line.
+  // Stops or resumes wrapping; the caller then handles code fences. Call at the start of a line.
   void set_verbatim(bool is_verbatim);
 
  private:

@@ -17,12 +17,20 @@ namespace {
 constexpr std::string_view kModelPrefix = "/v1/models/";
 constexpr std::string_view kUtf8Bom = "\xef\xbb\xbf";  // some editors write it at the start of a file
 
-// Schemas and grammars take time to compile, however short they are. Those of tools count if a call is forced or
-// strict.
-bool may_have_constraint(std::string_view body) {
-  constexpr std::string_view kNames[] = {
-      "\"response_format\"", "\"json_schema\"", "\"grammar\"", "\"structured_outputs\"",
-      "\"guided_",           "\"format\"",      "\"strict\"",  "\"tool_choice\""};
+// Schemas and grammars take time to compile, however short they are; those of tools count if a call is forced or
+// strict. Kept responses are longer than the request that names them. An escape (\u) may spell any of these names.
+bool may_take_long(std::string_view body) {
+  constexpr std::string_view kNames[] = {"\"response_format\"",
+                                         "\"json_schema\"",
+                                         "\"grammar\"",
+                                         "\"structured_outputs\"",
+                                         "\"guided_",
+                                         "\"format\"",
+                                         "\"strict\"",
+                                         "\"tool_choice\"",
+                                         "\"previous_response_id\"",
+                                         "\"item_reference\"",
+                                         "\\u"};
   return std::ranges::any_of(kNames, [&](std::string_view name) { return body.find(name) != body.npos; });
 }
 
@@ -341,7 +349,7 @@ void Api::prepare_async(PendingRequest request, Prepare prepare, Use use) {
     if (!waits) return send_error(*error);
     pending->reply->defer();
   };
-  if (pending->body.size() <= limits_.worker_bytes && !may_have_constraint(pending->body)) {
+  if (pending->body.size() <= limits_.worker_bytes && !may_take_long(pending->body)) {
     OrApiError<Prepared> result = prepare(*pending->models, pending->body);
     return finish(result);
   }

@@ -415,6 +415,10 @@ TEST_F(ApiTest, constraints_are_compiled_on_the_worker_thread) {
   EXPECT_EQ(n_worked, 3);
   ask_json("/v1/chat/completions", with_tools);
   EXPECT_EQ(n_worked, 3) << "nothing to compile";
+  ask_json("/v1/responses", {{"input", "x"}, {"previous_response_id", "resp_1"}}, 400);
+  EXPECT_EQ(n_worked, 4) << "kept responses may be long";
+  start("POST", "/v1/completions", R"({"prompt": "SAY[[x]]", "gr\u0061mmar": "root ::= \"x\""})");
+  EXPECT_EQ(n_worked, 5) << "an escape in a name";
 }
 
 // Log-probabilities of a long response are serialized on the worker thread; the client leaves meanwhile.

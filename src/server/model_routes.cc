@@ -21,7 +21,7 @@ struct ModelActionRequest {
 };
 
 OrApiError<ModelActionRequest> read_action(std::string_view body) {
-  OrApiError<json::object> parsed = parse_body(body);
+  OrApiError<json::object> parsed = parse_short_body(body);
   if (ApiError* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   RequestErrors errors(UnknownFields::reject);  // a misspelled field must not remove a model
   const FieldReader fields(std::get<json::object>(parsed), "", errors);

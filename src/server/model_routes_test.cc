@@ -118,5 +118,11 @@ TEST(ModelList, removed_model_lives_until_its_last_reference) {
   EXPECT_TRUE(seen.expired());
 }
 
+TEST_F(ModelRoutes, long_bodies_are_not_parsed) {
+  const std::string body = R"({"model": ")" + std::string(100'000, 'x') + R"("})";
+  EXPECT_EQ(start("POST", "/v1/models/pull", body)->response.status, 413);
+  EXPECT_EQ(start("POST", "/api/show", body)->response.status, 413);
+}
+
 }  // namespace
 }  // namespace zinc

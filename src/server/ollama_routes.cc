@@ -167,7 +167,7 @@ std::optional<OllamaLoadRequest> read_ollama_load(const ApiDialect& dialect, con
 
 OrApiError<OllamaModelRequest> read_ollama_model_request(std::span<const FieldDoc> known, const ServerLimits& limits,
                                                          std::string_view body) {
-  OrApiError<json::object> parsed = parse_body(body);
+  OrApiError<json::object> parsed = parse_short_body(body);
   if (ApiError* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   RequestErrors errors = request_errors(limits);
   const FieldReader fields(std::get<json::object>(parsed), "", errors);

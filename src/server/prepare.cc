@@ -260,6 +260,12 @@ RequestErrors request_errors(const ServerLimits& limits) {
   return RequestErrors(limits.strict_fields ? UnknownFields::reject : UnknownFields::ignore);
 }
 
+OrApiError<json::object> parse_short_body(std::string_view body) {
+  constexpr size_t kMaxBytes = 64 << 10;
+  if (body.size() > kMaxBytes) return http_error(413, "the body is too long; send only the fields of this route");
+  return parse_body(body);
+}
+
 OrApiError<json::object> parse_body(std::string_view body) {
   Result<json::value> parsed = parse_json(body);
   if (!parsed.ok()) return http_error(400, "the request body is not valid JSON: " + parsed.error().message);

@@ -33,6 +33,8 @@ using OrApiError = std::variant<T, ApiError>;
 
 RequestErrors request_errors(const ServerLimits& limits);  // unknown fields are ignored, or errors if they are strict
 OrApiError<json::object> parse_body(std::string_view body);
+// Of a route with a few short fields, which is read on the event loop: 413 for a long body.
+OrApiError<json::object> parse_short_body(std::string_view body);
 OrApiError<ModelRef> find_model(const ModelList& models, std::string_view name);
 // Renders the conversation with the model's chat template. Adapts `request` to the template.
 OrApiError<RenderedPrompt> render(const ServedModel& model, ChatRequest& request);

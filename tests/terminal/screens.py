@@ -726,6 +726,10 @@ class Chat(ScreenTest):
         chat.enter(f"/save! {other}")
         chat.wait(lambda lines: other.read_text() != "years of work", "the new file")
         self.assertEqual(len(json.loads(other.read_text())["messages"]), 2)
+        chat.enter("/clear")  # another conversation: the file is no longer its own
+        chat.enter(f"/save {other}")
+        chat.wait(lambda lines: " ".join(lines).count("already exists") == 2, "the refusal")
+        self.assertEqual(len(json.loads(other.read_text())["messages"]), 2)
 
     def test_model_lists_the_installed_models_and_marks_the_current_one(self):
         for name in ("one", "two"):
@@ -779,7 +783,7 @@ class Continue(ScreenTest):
         chat.keys("C-c")
         chat.wait_for("again or Ctrl-D to exit")
         chat.keys("C-c")
-        self.assertIn("`zinc chat --continue 1` takes it up", " ".join(chat.wait_for("exit code 0")))
+        self.assertIn("`zinc chat --continue 1` continues it", " ".join(chat.wait_for("exit code 0")))
         file = pathlib.Path(self.folder, "state", "zinc", "conversations", "1.json")
         self.assertEqual(file.stat().st_mode & 0o777, 0o600)
         again = self.again("--continue")

@@ -164,7 +164,7 @@ Result<ChatAction> clear(ChatSession& session, const std::string&) {
 Result<ChatAction> list_conversations(ChatSession& session, const std::string&) {
   ZINC_TRY(folder, conversation_folder());
   std::string table = conversation_table(ConversationStore(folder).list(), session.screen().width());
-  table += "`zinc chat --continue ID` takes one up, `zinc chat --delete ID` deletes it.";
+  table += "`zinc chat --continue ID` continues one, `zinc chat --delete ID` deletes it.";
   session.screen().print(table);
   return ChatAction::proceed;
 }

@@ -142,6 +142,10 @@ void ChatSession::print_summary(const Outcome& outcome) {
 Status ChatSession::ask(const std::string& question) {
   conversation_.unanswered = question;
   keep();
+  return answer(question);
+}
+
+Status ChatSession::answer(const std::string& question) {
   ChatRequest request;
   request.messages = conversation_.prompt(question);
   request.sampling = options_.sampling.resolve(recommended_sampling());
@@ -184,18 +188,14 @@ Status ChatSession::ask(const std::string& question) {
 Status ChatSession::retry() {
   if (const std::string question = conversation_.unanswered; !question.empty()) return ask(question);
   if (conversation_.turns.empty()) return fail(ErrorCode::invalid_input, "no answer to retry yet");
-  const Turn last = conversation_.turns.back();
-  const size_t n_left_out = conversation_.n_left_out;
+  const Conversation before = conversation_;  // until the new answer is complete
   conversation_.turns.pop_back();
-  conversation_.n_left_out = std::min(n_left_out, conversation_.turns.size());
-  Status asked = ask(last.question);
-  if (!asked.ok()) {
-    conversation_.turns.push_back(last);
-    conversation_.n_left_out = n_left_out;
-    conversation_.unanswered.clear();
-    keep();
-  }
-  return asked;
+  conversation_.n_left_out = std::min(before.n_left_out, conversation_.turns.size());
+  Status answered = answer(before.turns.back().question);
+  if (answered.ok() && !shutdown_requested_) return answered;
+  conversation_ = before;
+  keep();
+  return answered;
 }
 
 std::string ChatSession::undo() {
@@ -212,6 +212,7 @@ std::string ChatSession::undo() {
 
 void ChatSession::clear() {
   conversation_ = {.system = conversation_.system};
+  file_.clear();  // of the old one: /save must not replace it
   opened_.reset();
   last_.reset();
 }
@@ -339,7 +340,7 @@ std::string ChatSession::stats_text() const {
     text += fmt::format(", the oldest {} left out of the prompt", conversation_.n_left_out);
   text += fmt::format("\ncontext         {} of {}", context_used(), pluralize(limits.context, "token"));
   if (opened_)
-    text += fmt::format("\nkept as         {}; `zinc chat --continue {}` takes it up", opened_->id(), opened_->id());
+    text += fmt::format("\nkept as         {}; `zinc chat --continue {}` continues it", opened_->id(), opened_->id());
   if (!last_) return text;
   const Usage& usage = last_->usage;
   const Timings& timings = last_->timings;

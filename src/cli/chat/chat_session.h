@@ -55,6 +55,7 @@ class ChatSession {
   bool shutdown_requested() const { return shutdown_requested_; }
 
  private:
+  Status answer(const std::string& question);  // generates, shows and keeps the turn; nothing is kept before
   Status check_settings() const;
   Status set_model(const std::string& name, const std::filesystem::path& file);
   const RecommendedSampling& recommended_sampling() const {

@@ -23,6 +23,10 @@ TEST(ChatSettings, every_sampling_and_thinking_option_is_a_setting) {
       if (name == "help" || name == "no-think") continue;
       const std::string value = name == "think" ? "on" : "1";
       EXPECT_TRUE(set_chat_setting(name, value, options).ok()) << name;
+      EXPECT_EQ(given_settings(options).size(), 1u) << name;
+      EXPECT_TRUE(chat_settings_text(options, options.sampling.resolve({})).find(" " + value + "\n") !=
+                  std::string::npos)
+          << name << " is not what the settings show";
       EXPECT_TRUE(set_chat_setting("--" + name, "default", options).ok()) << name;
     }
   }

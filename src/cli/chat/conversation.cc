@@ -68,7 +68,7 @@ Result<Conversation> Conversation::read(const json::value& file) {
       out.turns.push_back({.question = content, .answer = ""});
     } else if (role == "assistant" && wants_answer) {
       out.turns.back().answer = content;
-      if (message.contains("reasoning_content")) {
+      if (const json::value* given = message.if_contains("reasoning_content"); given && !given->is_null()) {
         ZINC_TRY(reasoning, text_field(message, "reasoning_content", i));
         out.turns.back().reasoning = reasoning;
       }

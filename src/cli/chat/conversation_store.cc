@@ -19,11 +19,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int kMaxId = 1'000'000'000;
+
 // 12 of "12.json"; 0: another file.
 int conversation_id(std::string_view word) {
   int id = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
-  return error == std::errc() && end == word.data() + word.size() && id > 0 ? id : 0;
+  return error == std::errc() && end == word.data() + word.size() && id > 0 && id < kMaxId ? id : 0;
 }
 
 bool contains_text(std::string_view text, std::string_view part) {
@@ -58,7 +60,9 @@ std::string local_time(fs::file_time_type time) {
   return fmt::format("{:%Y-%m-%d %H:%M}", local);
 }
 
-Error is_open_error(int id) { return fail(ErrorCode::unavailable, "conversation {} is open in another chat", id); }
+Error is_open_error(int id) {
+  return fail(ErrorCode::unavailable, "conversation {} is open in another chat; close it there first", id);
+}
 
 }  // namespace
 
@@ -93,6 +97,7 @@ Result<OpenConversation> ConversationStore::create() const {
   if (fs::create_directories(folder_, error); error) {
     return fail(ErrorCode::io, "{}: cannot create the folder: {}", folder_.string(), error.message());
   }
+  fs::permissions(folder_, fs::perms::owner_all, error);  // on a file system without permissions there is nothing to do
   const std::vector<int> used = ids();
   for (int id = used.empty() ? 1 : *std::ranges::max_element(used) + 1;; ++id) {
     Result<FileLock> locked = lock(id);
@@ -138,6 +143,7 @@ Status ConversationStore::remove(int id) const {
     return fail(ErrorCode::io, "{}: cannot delete: {}", file_of(id).string(), error.message());
   }
   fs::remove(folder_ / fmt::format("{}.lock", id), error);
+  remove_partial_files(folder_, ".json");  // of chats that were killed while they saved
   return ok_status();
 }
 
@@ -166,7 +172,7 @@ Result<int> ConversationStore::find(const std::string& wanted) const {
   for (const ConversationSummary& conversation : list()) {
     if (contains_text(conversation.title, wanted)) return conversation.id;
   }
-  if (wanted.empty()) return fail(ErrorCode::not_found, "there is no conversation to continue");
+  if (wanted.empty()) return fail(ErrorCode::not_found, "there is no conversation to continue; `zinc chat` begins one");
   return fail(ErrorCode::not_found, "no conversation has '{}' in its title; `zinc chat --list` shows all", wanted);
 }
 

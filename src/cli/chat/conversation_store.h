@@ -50,6 +50,7 @@ class ConversationStore {
   Result<StoredConversation> read(int id) const;
   Status remove(int id) const;  // an error if a chat has it open
 
+  std::vector<int> ids() const;                   // of all files, also those that cannot be read
   std::vector<ConversationSummary> list() const;  // the latest first; unreadable files are skipped
   // `wanted`: a number, a part of a title, or empty for the latest.
   Result<int> find(const std::string& wanted) const;
@@ -57,7 +58,6 @@ class ConversationStore {
  private:
   std::filesystem::path file_of(int id) const;
   Result<FileLock> lock(int id) const;
-  std::vector<int> ids() const;
   std::filesystem::path folder_;
 };
 

@@ -62,7 +62,7 @@ TEST_F(ConversationStoreTest, chats_at_the_same_time_get_different_conversations
   EXPECT_EQ(store_.read(first.id()).value().conversation.turns.at(0).question, "one");
   const Result<OpenConversation> again = store_.open(first.id());
   ASSERT_FALSE(again.ok());
-  EXPECT_EQ(again.error().message, "conversation 1 is open in another chat");
+  EXPECT_EQ(again.error().message, "conversation 1 is open in another chat; close it there first");
   EXPECT_FALSE(store_.remove(first.id()).ok());
 }
 
@@ -94,6 +94,22 @@ TEST_F(ConversationStoreTest, unreadable_files_are_skipped) {
   EXPECT_EQ(store_.list().size(), 1u);
   EXPECT_NE(store_.read(7).error().message.find("7.json"), std::string::npos);
   EXPECT_EQ(store_.create().value().id(), 8) << "no file is overwritten";
+}
+
+TEST_F(ConversationStoreTest, unreadable_files_and_partial_files_can_be_deleted) {
+  add("one");
+  put(folder_ / "state" / "7.json", "nonsense");
+  put(folder_ / "state" / "1.json.part-4711-1", "a killed chat");
+  put(folder_ / "state" / "2147483647.json", "not an id of ours");
+  EXPECT_EQ(store_.ids().size(), 2u);
+  for (const int id : store_.ids()) EXPECT_TRUE(store_.remove(id).ok()) << id;
+  fs::remove(folder_ / "state" / "2147483647.json");
+  EXPECT_TRUE(fs::is_empty(folder_ / "state"));
+}
+
+TEST_F(ConversationStoreTest, folder_belongs_to_its_owner_only) {
+  add("one");
+  EXPECT_EQ(fs::status(folder_ / "state").permissions(), fs::perms::owner_all);
 }
 
 TEST_F(ConversationStoreTest, table_is_cut_to_the_width) {

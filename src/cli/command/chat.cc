@@ -130,7 +130,7 @@ Status delete_conversations(const std::vector<std::string>& wanted) {
   std::vector<int> ids;
   for (const std::string& word : wanted) {
     if (word == "all") {
-      for (const ConversationSummary& conversation : store.list()) ids.push_back(conversation.id);
+      for (const int id : store.ids()) ids.push_back(id);  // also those that cannot be read
       continue;
     }
     int id = 0;
@@ -138,11 +138,15 @@ Status delete_conversations(const std::vector<std::string>& wanted) {
       return fail(ErrorCode::invalid_input, "'{}' is not the number of a conversation; expected a number or all", word);
     ids.push_back(id);
   }
+  Status failed = ok_status();  // the last failure; the others are deleted nevertheless
   for (const int id : ids) {
-    ZINC_TRY(removed, store.remove(id));
+    if (const Status removed = store.remove(id); !removed.ok()) {
+      failed = removed;
+      continue;
+    }
     ZINC_TRY(written, write_output(fmt::format("conversation {} deleted\n", id)));
   }
-  return ok_status();
+  return failed;
 }
 
 struct Continued {
@@ -154,7 +158,8 @@ struct Continued {
 Result<Continued> open_conversation(const ConversationStore& store, Options& options) {
   std::string& model = options.chat.model.path;
   const bool is_number = options.continued.find_first_not_of("0123456789") == std::string::npos;
-  if (!is_number && model.empty() && is_model_name(options.continued))  // `zinc chat --continue MODEL`
+  const bool has_title = !is_number && store.find(options.continued).ok();            // before the name of a model
+  if (!is_number && !has_title && model.empty() && is_model_name(options.continued))  // `zinc chat --continue MODEL`
     model = std::exchange(options.continued, {});
   ZINC_TRY(id, store.find(options.continued));
   ZINC_TRY(opened, store.open(id));
@@ -206,7 +211,7 @@ Status chat(Options& options) {
   Status ended = run_chat(session, *lines, history);
   if (ended.ok() && session.kept_as() && screen.kind().is_interactive) {
     screen.print_status(
-        fmt::format("The conversation is kept: `zinc chat --continue {}` takes it up.", *session.kept_as()));
+        fmt::format("The conversation is kept: `zinc chat --continue {}` continues it.", *session.kept_as()));
   }
   return ended;
 }
