@@ -57,6 +57,8 @@ Trace::TextId Trace::intern_locked(std::string_view text) {
   if (const auto known = text_ids_.find(text); known != text_ids_.end()) return known->second;
   const TextId id = static_cast<TextId>(texts_.size());
   text_ids_.emplace(texts_.emplace_back(text), id);
+  constexpr size_t kOverhead = 128;  // of a string and a map node
+  n_text_bytes_ += text.size() + kOverhead;
   return id;
 }
 
@@ -72,10 +74,9 @@ Trace::Track Trace::add_track(std::string_view group, std::string_view name) {
 }
 
 void Trace::add(Kind kind, Track track, TextId name, Time begin, Time end, TextId args) {
-  const bool is_full =
-      events_.size() >= max_events_ || (kind == Kind::kernel && n_kernels_ >= std::max<size_t>(1, max_events_ / 2));
-  if (is_full && n_dropped_[static_cast<size_t>(kind)]++ > 0) return;
-  if (is_full) {  // the first of its kind: one more event that says so
+  const bool is_dropped = is_full() || (kind == Kind::kernel && n_kernels_ >= std::max<size_t>(1, max_events_ / 2));
+  if (is_dropped && n_dropped_[static_cast<size_t>(kind)]++ > 0) return;
+  if (is_dropped) {  // the first of its kind: one more event that says so
     name = intern_locked(kind == Kind::kernel ? "trace full: later kernels are not recorded"
                                               : "trace full: later events are not recorded");
     kind = Kind::instant;
@@ -88,19 +89,19 @@ void Trace::add(Kind kind, Track track, TextId name, Time begin, Time end, TextI
 
 void Trace::add_span(Track track, std::string_view name, Time begin, Time end, std::string_view args) {
   const std::lock_guard lock(mutex_);
-  if (events_.size() >= max_events_) return add(Kind::span, track, 0, begin, end, 0);  // its texts are not kept
+  if (is_full()) return add(Kind::span, track, 0, begin, end, 0);  // its texts are not kept
   add(Kind::span, track, intern_locked(name), begin, end, intern_locked(args));
 }
 
 void Trace::add_instant(Track track, std::string_view name, Time at, std::string_view args) {
   const std::lock_guard lock(mutex_);
-  if (events_.size() >= max_events_) return add(Kind::instant, track, 0, at, at, 0);
+  if (is_full()) return add(Kind::instant, track, 0, at, at, 0);
   add(Kind::instant, track, intern_locked(name), at, at, intern_locked(args));
 }
 
 void Trace::add_counter(Track track, std::string_view name, Time at, std::string_view args) {
   const std::lock_guard lock(mutex_);
-  if (events_.size() >= max_events_) return add(Kind::counter, track, 0, at, at, 0);
+  if (is_full()) return add(Kind::counter, track, 0, at, at, 0);
   add(Kind::counter, track, intern_locked(name), at, at, intern_locked(args));
 }
 

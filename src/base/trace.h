@@ -25,9 +25,11 @@ class Trace {
  public:
   using Clock = std::chrono::steady_clock;
   using Time = Clock::time_point;
-  static constexpr size_t kMaxEvents = 2'000'000;  // about 100 MB of memory, 250 MB of JSON
+  static constexpr size_t kMaxEvents = 2'000'000;             // about 100 MB of memory, 250 MB of JSON
+  static constexpr size_t kMaxTextBytes = size_t{100} << 20;  // names and arguments
 
-  explicit Trace(size_t max_events = kMaxEvents) : max_events_(max_events), origin_(Clock::now()) {}
+  explicit Trace(size_t max_events = kMaxEvents, size_t max_text_bytes = kMaxTextBytes)
+      : max_events_(max_events), max_text_bytes_(max_text_bytes), origin_(Clock::now()) {}
 
   // A track of a group (a process, for the viewer). The same names give the same track.
   using Track = uint32_t;
@@ -59,15 +61,17 @@ class Trace {
     int group_id, track_id;  // pid and tid of the viewer
   };
   TextId intern_locked(std::string_view text);
+  bool is_full() const { return events_.size() >= max_events_ || n_text_bytes_ >= max_text_bytes_; }
   void add(Kind kind, Track track, TextId name, Time begin, Time end, TextId args);  // REQUIRES: mutex_ is held
   int64_t ns_of(Time at) const { return std::chrono::nanoseconds(at - origin_).count(); }
   std::vector<const Event*> in_order() const;
   std::string event_text(const Event& event) const;
 
-  const size_t max_events_;
+  const size_t max_events_, max_text_bytes_;
   const Time origin_;
   mutable std::mutex mutex_;  // guards everything below
   std::deque<std::string> texts_;
+  size_t n_text_bytes_ = 0;
   std::unordered_map<std::string_view, TextId> text_ids_;  // views of texts_
   std::vector<TrackName> tracks_;
   std::map<std::pair<TextId, TextId>, Track> track_ids_;

@@ -88,5 +88,15 @@ TEST_F(TraceTest, a_full_trace_says_so_and_counts_what_it_drops) {
   EXPECT_EQ(all.at("otherData").at("dropped_events"), 40 - static_cast<int>(events_of(all, "X").size()));
 }
 
+TEST_F(TraceTest, texts_are_limited_too) {
+  Trace trace(Trace::kMaxEvents, /*max_text_bytes=*/10'000);
+  const Trace::Track track = trace.add_track("model", "scheduler");
+  for (int i = 0; i < 1000; ++i)
+    trace.add_instant(track, "rows", at(i), "{\"rows\":\"" + std::to_string(i) + std::string(100, 'x') + "\"}");
+  const json::value all = written(trace);
+  EXPECT_LT(events_of(all, "i").size(), 50u);
+  EXPECT_GT(all.at("otherData").at("dropped_events").to_number<int>(), 950);
+}
+
 }  // namespace
 }  // namespace zinc

@@ -115,7 +115,7 @@ Result<double> ModelBench::tokens_per_s(const BenchTest& test) {
   if (cancelled_ && cancelled_()) return fail(ErrorCode::cancelled, "interrupted");
   const int n_fed = sequence_.position() - test.depth;
   if (n_made != test.n_gen || n_fed != test.n_tokens()) {
-    return fail(ErrorCode::device_lost, "{}: {} tokens were generated instead of {}, and {} computed instead of {}",
+    return fail(ErrorCode::unavailable, "{}: {} tokens were generated instead of {}, and {} computed instead of {}",
                 test.name(), n_made, test.n_gen, n_fed, test.n_tokens());
   }
   return test.n_tokens() / seconds;

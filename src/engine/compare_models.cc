@@ -238,20 +238,20 @@ class ModelComparison {
         const int32_t x = std::bit_cast<int32_t>(ids.a[r * ids.width + k]);
         const int32_t y = std::bit_cast<int32_t>(ids.b[r * ids.width + k]);
         if (x == y) continue;
-        const auto logit = [&](int32_t id) {
+        const auto logit = [&](std::span<const float> from, int32_t id) {
           const bool is_valid = id >= 0 && static_cast<size_t>(id) < logits.width;
-          return is_valid ? logits.a[r * logits.width + static_cast<size_t>(id)] : std::nanf("");
+          return is_valid ? from[r * logits.width + static_cast<size_t>(id)] : std::nanf("");
         };
-        if (std::abs(double{logit(x)} - double{logit(y)}) <= allowed) {
+        const double distance = std::abs(double{logit(logits.a, x)} - double{logit(logits.a, y)});
+        if (distance <= allowed) {
           mask_[ids.first_row + r] = false;
           ++result_.n_rerouted_rows;
           continue;
         }
-        ValueError error{.absolute = 1, .magnitude = 1, .max_abs = std::abs(double{logit(x)} - double{logit(y)})};
+        ValueError error{.absolute = 1, .magnitude = 1, .max_abs = distance};
         report(i, node.out[0], error, logits);
-        result_.first->values = {
-            {static_cast<int>(r), x, logit(x), logits.b[r * logits.width + static_cast<size_t>(x)]},
-            {static_cast<int>(r), y, logit(y), logits.b[r * logits.width + static_cast<size_t>(y)]}};
+        result_.first->values = {{static_cast<int>(r), x, logit(logits.a, x), logit(logits.b, x)},
+                                 {static_cast<int>(r), y, logit(logits.a, y), logit(logits.b, y)}};
         return;
       }
     }
@@ -267,12 +267,18 @@ class ModelComparison {
 };
 
 Status check_same_graph(const Graph& a, const Graph& b) {
-  const bool is_same =
-      a.nodes().size() == b.nodes().size() &&
-      std::ranges::equal(a.nodes(), b.nodes(), [](const Node& x, const Node& y) { return x.op == y.op; });
-  if (is_same) return ok_status();
-  return fail(ErrorCode::invalid_input, "the models have other graphs ({} and {} nodes); compare files of one model",
-              a.nodes().size(), b.nodes().size());
+  const bool has_same_nodes =
+      a.n_values() == b.n_values() && std::ranges::equal(a.nodes(), b.nodes(), [](const Node& x, const Node& y) {
+        return x.op == y.op && x.in == y.in && x.out == y.out;
+      });
+  bool has_same_shapes = has_same_nodes;
+  for (int32_t i = 0; has_same_shapes && i < a.n_values(); ++i) {
+    const ValueInfo &x = a.info(Value{i}), &y = b.info(Value{i});
+    has_same_shapes = x.rows == y.rows && x.element == y.element && x.shape == y.shape;
+  }
+  if (has_same_shapes) return ok_status();
+  return fail(ErrorCode::invalid_input, "the models have other {}; compare files of one model",
+              has_same_nodes ? "shapes" : "graphs");
 }
 
 double relative_error(std::span<const float> a, std::span<const float> b) {

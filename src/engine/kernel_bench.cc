@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <random>
 
 namespace zinc {
 namespace {
@@ -27,13 +28,17 @@ std::string matrices_of(const Graph& graph, std::span<const int32_t> nodes) {
   return fmt::format("{} {}x{}{}{}", format, n_in, is_sum ? "(" : "", n_out, is_sum ? ")" : "");
 }
 
-// Kernels at the same nodes (quantize, then multiply) count as one call.
+// Kernels at the same nodes (prepare_heads, attention, merge_chunks) count as one call.
 class KernelTable {
  public:
   KernelTable(const Graph& graph, const BatchShape& shape) : graph_(graph), cost_(cost_graph(graph, shape, {})) {}
 
   void add_step(std::span<const KernelTime> times) {
-    std::map<std::string, std::pair<double, int>> sums;  // seconds and calls by name
+    struct Sum {
+      double seconds = 0, bytes = 0;
+      int n_calls = 0;
+    };
+    std::map<std::string, Sum> sums;  // by name: attention of windows and of whole contexts may share one
     for (size_t i = 0; i < times.size();) {
       size_t end = i;
       double seconds = 0;
@@ -44,16 +49,17 @@ class KernelTable {
           name += (name.empty() ? "" : " + ") + std::string(times[end].name);
       }
       if (const std::string matrices = matrices_of(graph_, times[i].nodes); !matrices.empty()) name += " " + matrices;
-      auto& sum = sums[name];
-      sum.first += seconds;
-      ++sum.second;
-      bytes_[name] = bytes_of(times[i].nodes);
+      Sum& sum = sums[name];
+      sum.seconds += seconds;
+      sum.bytes += bytes_of(times[i].nodes);
+      ++sum.n_calls;
       i = end;
     }
     for (const auto& [name, sum] : sums) {
       KernelFigures& figures = figures_[name];
-      figures.n_calls = sum.second;
-      figures.seconds_per_call.values.push_back(sum.first / sum.second);
+      figures.n_calls = sum.n_calls;
+      figures.bytes_per_call = sum.bytes / sum.n_calls;
+      figures.seconds_per_call.values.push_back(sum.seconds / sum.n_calls);
     }
     result_.step_seconds.values.push_back(
         std::chrono::duration<double>(times.back().end - times.front().begin).count());
@@ -63,7 +69,6 @@ class KernelTable {
     double total = 0;
     for (auto& [name, figures] : figures_) {
       figures.name = name;
-      figures.bytes_per_call = bytes_[name];
       figures.step_share = figures.seconds_per_call.median() * figures.n_calls;
       total += figures.step_share;
     }
@@ -88,7 +93,6 @@ class KernelTable {
   const Graph& graph_;
   GraphCost cost_;
   std::map<std::string, KernelFigures> figures_;
-  std::map<std::string, double> bytes_;
   KernelBenchResult result_;
 };
 
@@ -99,7 +103,10 @@ Result<KernelBenchResult> measure_kernels(const ModelInstance& model, const Kern
   ZINC_TRY(sequence, Sequence::create(model, {.context = context,
                                               .chunk_tokens = std::max(options.n_tokens, std::min(options.depth, 512)),
                                               .time_kernels = true}));
-  const std::vector<TokenId> tokens(static_cast<size_t>(std::max(options.depth, options.n_tokens)), 1);
+  std::minstd_rand random(1);  // equal tokens would be routed to the same experts
+  const auto n_vocab = static_cast<unsigned>(model.model().config.vocab_size);
+  std::vector<TokenId> tokens(static_cast<size_t>(std::max(options.depth, options.n_tokens)));
+  for (TokenId& token : tokens) token = static_cast<TokenId>(random() % n_vocab);
   if (options.depth > 0) {
     ZINC_TRY(fed, sequence.feed(std::span(tokens).first(static_cast<size_t>(options.depth)), options.cancelled));
   }

@@ -171,7 +171,7 @@ using KernelKind = std::variant<EmbedCall, CopyCall, NormCall, QuantizeCall, Rop
 struct FusedCall {
   KernelKind kind;
   std::vector<const Node*> nodes;  // that it computes; their inputs must stay alive until it runs
-  int at = 0;                      // index of the node in whose place it runs: the last one
+  int at = 0;                      // index of the node in whose place it runs: the last one, except for a joined router
 };
 
 }  // namespace zinc::gpu
