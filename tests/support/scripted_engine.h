@@ -2,7 +2,7 @@
 // vocabulary. The script is the last of these in the prompt:
 //   SAY[[text]]    emits the text and ends       FAIL[[text]]  emits the text, then fails
 //   WAIT[[text]]   emits the text, then waits until it is cancelled
-//   FLOOD[[text]]  repeats the text as fast as it is consumed, until it is cancelled or reaches max_tokens
+//   FLOOD[[text]]  repeats the text, 1,000 tokens per second, until it is cancelled or reaches max_tokens
 // Without a script it emits "ok". One thread; counts submitted, cancelled and ended requests.
 #pragma once
 
@@ -120,7 +120,9 @@ class ScriptedEngine final : public EnginePort {
       }
       changed_.notify_all();
       if (moved) {
+        const bool floods = std::ranges::any_of(running_, [](const auto& r) { return r.second.command == "FLOOD"; });
         lock.unlock();  // lets other threads in, as between steps of the real engine
+        if (floods) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // not faster than responses are written
         std::this_thread::yield();
         lock.lock();
       } else {
