@@ -118,8 +118,8 @@ ZINC_HOST_DEVICE int sums_of_squares_floats(const GemvShape& s) { return (segmen
 struct GemvSmem {
   int sums_of_squares, norm_weight, x, pipeline;
 };
-// The partial sums overlay the norm's weights, which are no longer needed by then. Not in a cluster, where another
-// block's partial sums may arrive earlier.
+// The partial sums reuse the memory of the norm's weights, which are not read any more when the sums are written. In a
+// cluster they have memory of their own: sums of another block may arrive while this one still reads the weights.
 ZINC_HOST_DEVICE GemvSmem gemv_smem(const GemvShape& s) {
   const int norm = is_normed(s.input) ? s.n_in : 0, sums = s.partial_floats;
   GemvSmem smem{};
