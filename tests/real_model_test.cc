@@ -58,13 +58,13 @@ fs::path default_model_path() {
   return cache.ok() ? cache.value() / "models" / default_model().id / default_model().file.name : fs::path();
 }
 
-constexpr std::string_view kMissing = "the default model is missing; `zinc run hi` downloads it";
+constexpr std::string_view kMissing = "the default model is missing; `zinc run hi` installs it";
 
 class RealModelTest : public testing::TestWithParam<const BackendInfo*> {
  protected:
   void SetUp() override {
     const fs::path path = default_model_path();
-    if (!fs::exists(path)) GTEST_SKIP() << kMissing;
+    ASSERT_TRUE(fs::exists(path)) << kMissing;
     ASSERT_EQ(figures_.at("sha256").as_string(), default_model().file.sha256)
         << "the recorded figures are of another file";
     Result<ModelInstance> model = ModelInstance::load(path, {.backend = std::string(GetParam()->name)});
@@ -134,7 +134,7 @@ constexpr std::string_view kQuestions[] = {"What is the weather in Ulm?", "Switc
 class ForcedCalls : public testing::Test {
  protected:
   void SetUp() override {
-    if (!fs::exists(default_model_path())) GTEST_SKIP() << kMissing;
+    ASSERT_TRUE(fs::exists(default_model_path())) << kMissing;
     Result<ModelInstance> model = ModelInstance::load(default_model_path(), {.backend = "cpu"});
     ASSERT_TRUE(model.ok()) << model.error().message;
     engine_ = std::move(
