@@ -13,3 +13,10 @@ function(zinc_fast_test_compile target)
     target_precompile_headers(${target} REUSE_FROM base_test)
   endif()
 endfunction()
+
+# Layers that wait more than they calculate: a sanitized build compiles them in half the time without the optimizer.
+function(zinc_fast_debug_compile)
+  foreach(target IN LISTS ARGN)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Debug>:-O0>)
+  endforeach()
+endfunction()
