@@ -443,7 +443,11 @@ void HubLibrary::unload(std::string name, Done done) {
 HubLibrary::Response HubLibrary::unload_now(const std::string& name) {
   const std::optional<ModelEntry> listed = find_listed(settings_, name);
   const std::optional<KnownModel> active = find_loaded(name, listed ? listed->path : std::filesystem::path());
-  if (!active) return http_error(404, fmt::format("'{}' is not loaded", name.substr(0, 100)));
+  if (!active) {
+    const std::string message = fmt::format("'{}' is not loaded", name.substr(0, 100));
+    const bool is_installed = std::holds_alternative<ModelEntry>(find_installed(name));
+    return is_installed ? http_error(404, message) : model_not_found(message);
+  }
   unload_engine(active->name);
   return LibraryResponse{.body = {{"object", "model.unload"}, {"id", active->name}, {"active", false}}};
 }

@@ -86,7 +86,7 @@ ApiError bad_field(std::string_view param, std::string message) {
 }
 
 ApiError model_not_found(std::string message) {
-  return {.status = 404, .message = std::move(message), .param = "model", .code = "model_not_found"};
+  return {.status = 404, .message = std::move(message), .param = "model", .code = std::string(kModelNotFound)};
 }
 
 ApiError context_exceeded(size_t n_prompt, size_t context, std::string_view model, std::string_view param) {

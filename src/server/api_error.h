@@ -30,7 +30,8 @@ struct ApiError {
 ApiError api_error(const Error& error);                           // by the table in api_error.cc
 ApiError http_error(int status, std::string_view message);        // by status
 ApiError bad_field(std::string_view param, std::string message);  // 400
-ApiError model_not_found(std::string message);                    // 404
+inline constexpr std::string_view kModelNotFound = "model_not_found";
+ApiError model_not_found(std::string message);  // 404, code kModelNotFound
 // 400, in the words that clients search for to compact a conversation or to choose another model.
 ApiError context_exceeded(size_t n_prompt, size_t context, std::string_view model, std::string_view param);
 ApiError unsupported_field(std::string_view param, std::string message);  // 400, code "unsupported"

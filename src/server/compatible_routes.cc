@@ -117,9 +117,15 @@ void Api::load_model(const OllamaLoadRequest& load, const ApiDialect& dialect, H
   };
   report_ignored_fields(load.ignored_fields, *reply);
   if (load.unloads() && swaps_models_) {
-    library_->unload(load.model, [this, respond, name = load.model,
-                                  reply](const std::variant<LibraryResponse, ApiError>&) {  // loaded or not: it is gone
-      loop_.post([respond, name, reply] { respond(name, "unload", *reply); });
+    const OrApiError<ModelRef> loaded = find_model(models_, load.model);  // a request may leave the name out
+    const ModelRef* model = std::get_if<ModelRef>(&loaded);
+    const std::string name = model ? (*model)->name : load.model;
+    library_->unload(name, [this, respond, name, reply](const std::variant<LibraryResponse, ApiError>& response) {
+      const ApiError* error = std::get_if<ApiError>(&response);
+      loop_.post([respond, name, reply, is_unknown = error && error->code == kModelNotFound] {
+        if (is_unknown) return reply->send(error_response(ollama_not_found(name), ErrorFormat::ollama));
+        respond(name, "unload", *reply);  // also if it was not loaded
+      });
     });
     return;
   }

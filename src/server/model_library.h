@@ -30,7 +30,8 @@ class ModelLibrary {
   // Loads the installed model that a request names, if it is not loaded yet; other models are unloaded to make space.
   // `id` of the response is the name it is served under. 404: no such model.
   virtual void ensure_loaded(std::string name, Done done) = 0;
-  // Unloads a loaded model; its file stays. Responds once its running requests have ended. 404: it is not loaded.
+  // Unloads a loaded model; its file stays. Responds once its running requests have ended. 404: it is not loaded,
+  // or with the code kModelNotFound: there is no such installed model.
   virtual void unload(std::string name, Done done) = 0;
   // 409 if it is loaded, unless `force` unloads it first.
   virtual void remove(std::string name, bool force, Done done) = 0;

@@ -39,7 +39,11 @@ class FakeLibrary final : public ModelLibrary {
   void cancel_pull(std::string, Done) override {}
   void activate(std::string name, bool, Done done) override { answer("activate " + name, done); }
   void ensure_loaded(std::string, Done done) override { done(model_not_found("no such model")); }
-  void unload(std::string name, Done done) override { answer("unload " + name, done); }
+  void unload(std::string name, Done done) override {
+    if (name == "unknown") return done(model_not_found("'unknown' is not loaded"));
+    if (name == "idle") return done(http_error(404, "'idle' is not loaded"));
+    answer("unload " + name, done);
+  }
   void remove(std::string name, bool, Done done) override { answer("remove " + name, done); }
 
   std::vector<std::string> calls;
@@ -236,6 +240,18 @@ TEST_F(OllamaTest, request_without_input_loads_or_unloads) {
   const json::object gone = ask_json("/api/generate", {{"model", "scripted"}, {"keep_alive", 0}});
   EXPECT_EQ(gone.at("done_reason").get_string(), "unload");
   EXPECT_EQ(library_.calls, std::vector<std::string>{"unload scripted"});
+}
+
+TEST_F(OllamaTest, unloading_an_unknown_model_is_404) {
+  use_library();
+  for (const char* path : {"/api/chat", "/api/generate"}) {
+    const json::object error = ask_json(path, {{"model", "unknown"}, {"keep_alive", 0}}, 404);
+    EXPECT_NE(error.at("error").get_string().find("model 'unknown' not found"), json::string::npos) << path;
+    const json::object idle = ask_json(path, {{"model", "idle"}, {"keep_alive", 0}});
+    EXPECT_EQ(idle.at("done_reason").get_string(), "unload") << "installed, but not loaded";
+  }
+  ask_json("/api/generate", {{"keep_alive", 0}});
+  EXPECT_EQ(library_.calls, std::vector<std::string>{"unload scripted"}) << "no name: the only model";
 }
 
 TEST_F(OllamaTest, idle_model_is_unloaded_after_keep_alive) {

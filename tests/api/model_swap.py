@@ -65,6 +65,9 @@ with Server() as server, concurrent.futures.ThreadPoolExecutor(24) as pool:
     assert server.ask("/v1/models/unload", {"model": "other"})[0] == 404, "not loaded"
     assert server.ask("/v1/models/unload", {"model": "tiny"})[0] == 200
     assert server.active() == {"tiny": False, "other": False}, server.ask("/v1/models")
+    for path in ("/api/generate", "/api/chat"):  # as Ollama's clients unload
+        assert server.ask(path, {"model": "other", "keep_alive": 0})[0] == 200, "installed, but not loaded"
+        assert server.ask(path, {"model": "nowhere", "keep_alive": 0})[0] == 404
     assert answered_by(server.complete("tiny")) == "tiny"
 
     # A running stream is finished; a request for the other model waits for it.
