@@ -1,5 +1,5 @@
-// An exclusive inter-process lock on a file (created if absent, never removed), held for the lifetime of the FileLock.
-// The kernel releases it when the process exits or crashes.
+// An exclusive inter-process lock on a file (created if absent), held for the lifetime of the FileLock. The kernel
+// releases it when the process exits or crashes. The file stays; only the process that holds the lock may delete it.
 #pragma once
 
 #include <filesystem>

@@ -4,6 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <optional>
+
 #include "tests/support/test_files.h"
 
 namespace zinc {
@@ -44,6 +46,21 @@ TEST(FileLock, released_lock_is_free_and_bad_path_is_an_error) {
     EXPECT_TRUE(lock.ok());
   }
   EXPECT_FALSE(FileLock::acquire(path / "file as folder", must_not_wait).ok());
+}
+
+TEST(FileLock, file_that_its_holder_deletes_is_created_and_locked_again) {
+  const TestFolder folder;
+  const std::filesystem::path path = folder / "lock";
+  std::optional<FileLock> first = std::move(FileLock::acquire(path, [] {}).value());
+  const Result<FileLock> second = FileLock::acquire(path, [&] {  // has opened the file and waits
+    std::filesystem::remove(path);
+    first.reset();
+  });
+  ASSERT_TRUE(second.ok());
+  const Result<FileLock> third = FileLock::acquire(
+      path, [] {}, /*is_cancelled=*/[] { return true; });
+  ASSERT_FALSE(third.ok()) << "two locks at the same path";
+  EXPECT_EQ(third.error().code, ErrorCode::cancelled);
 }
 
 }  // namespace

@@ -109,11 +109,14 @@ Result<OpenConversation> ConversationStore::create() const {
 }
 
 Result<OpenConversation> ConversationStore::open(int id) const {
-  std::error_code error;
-  if (!fs::exists(file_of(id), error)) {
-    return fail(ErrorCode::not_found, "there is no conversation {}; `zinc chat --list` shows all", id);
-  }
+  const auto exists = [file = file_of(id)] {
+    std::error_code error;
+    return fs::exists(file, error);
+  };
+  const Error missing = fail(ErrorCode::not_found, "there is no conversation {}; `zinc chat --list` shows all", id);
+  if (!exists()) return missing;
   ZINC_TRY(locked, lock(id));
+  if (!exists()) return missing;  // another process has deleted it meanwhile
   return OpenConversation(id, file_of(id), std::move(locked));
 }
 
@@ -142,8 +145,8 @@ Status ConversationStore::remove(int id) const {
   if (fs::remove(file_of(id), error); error) {
     return fail(ErrorCode::io, "{}: cannot delete: {}", file_of(id).string(), error.message());
   }
-  fs::remove(folder_ / fmt::format("{}.lock", id), error);
-  remove_partial_files(folder_, ".json");  // of chats that were killed while they saved
+  fs::remove(folder_ / fmt::format("{}.lock", id), error);  // allowed to its holder
+  remove_partial_files(folder_, ".json");                   // of chats that were killed while they saved
   return ok_status();
 }
 
