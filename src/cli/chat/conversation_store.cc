@@ -156,7 +156,11 @@ std::vector<ConversationSummary> ConversationStore::list() const {
     const Result<StoredConversation> stored = read(id);
     std::error_code error;
     const fs::file_time_type changed = fs::last_write_time(file_of(id), error);
-    if (!stored.ok() || error) continue;
+    if (error) continue;  // another process has deleted it
+    if (!stored.ok()) {
+      out.push_back({.id = id, .title = {}, .model = {}, .changed = changed, .error = stored.error().message});
+      continue;
+    }
     const Conversation& conversation = stored.value().conversation;
     out.push_back({.id = id,
                    .title = conversation.title(),
@@ -173,7 +177,7 @@ std::vector<ConversationSummary> ConversationStore::list() const {
 Result<int> ConversationStore::find(const std::string& wanted) const {
   if (const int id = conversation_id(wanted); id > 0) return id;
   for (const ConversationSummary& conversation : list()) {
-    if (contains_text(conversation.title, wanted)) return conversation.id;
+    if (conversation.error.empty() && contains_text(conversation.title, wanted)) return conversation.id;
   }
   if (wanted.empty()) return fail(ErrorCode::not_found, "there is no conversation to continue; `zinc chat` begins one");
   return fail(ErrorCode::not_found, "no conversation has '{}' in its title; `zinc chat --list` shows all", wanted);
@@ -193,12 +197,19 @@ std::string conversation_table(const std::vector<ConversationSummary>& conversat
   std::string text =
       fmt::format("{:>4}  {:<16}  {:>5}  {:<{}}  {}\n", "ID", "CHANGED", "TURNS", "MODEL", n_model, "TITLE");
   const int n_title = width > 0 ? std::max(width - 33 - n_model, 10) : 0;
+  std::string unreadable;
   for (const ConversationSummary& c : conversations) {
-    text += fmt::format("{:>4}  {:<16}  {:>5}  {:<{}}  {}\n", c.id, local_time(c.changed), c.n_turns,
-                        cut_to_width(sanitize_line(c.model), kMaxModel), n_model,
-                        cut_to_width(sanitize_line(c.title), n_title));
+    const bool is_readable = c.error.empty();
+    text += fmt::format("{:>4}  {:<16}  {:>5}  {:<{}}  {}\n", c.id, local_time(c.changed),
+                        is_readable ? std::to_string(c.n_turns) : "-",
+                        is_readable ? cut_to_width(sanitize_line(c.model), kMaxModel) : "-", n_model,
+                        is_readable ? cut_to_width(sanitize_line(c.title), n_title) : "(unreadable)");
+    if (is_readable) continue;
+    unreadable +=
+        fmt::format("conversation {} cannot be read: {}; correct the file, or delete it with `zinc chat --delete {}`\n",
+                    c.id, sanitize_line(c.error), c.id);
   }
-  return text;
+  return text + unreadable;
 }
 
 }  // namespace zinc

@@ -24,6 +24,7 @@ struct ConversationSummary {
   std::string title, model;
   size_t n_turns = 0;
   std::filesystem::file_time_type changed = {};
+  std::string error = {};  // why the file cannot be read, with its path; empty: it can
 };
 
 // A conversation that this process may write.
@@ -51,8 +52,8 @@ class ConversationStore {
   Status remove(int id) const;  // an error if a chat has it open
 
   std::vector<int> ids() const;                   // of all files, also those that cannot be read
-  std::vector<ConversationSummary> list() const;  // the latest first; unreadable files are skipped
-  // `wanted`: a number, a part of a title, or empty for the latest.
+  std::vector<ConversationSummary> list() const;  // the latest first; also those that cannot be read
+  // `wanted`: a number, a part of a title, or empty for the latest that can be read.
   Result<int> find(const std::string& wanted) const;
 
  private:
@@ -63,7 +64,7 @@ class ConversationStore {
 
 Result<std::filesystem::path> conversation_folder();  // of the user, in the state folder
 
-// A table for a terminal of `width` columns; 0: titles are not cut.
+// A table for a terminal of `width` columns; 0: titles are not cut. Files that cannot be read follow with their paths.
 std::string conversation_table(const std::vector<ConversationSummary>& conversations, int width);
 
 }  // namespace zinc

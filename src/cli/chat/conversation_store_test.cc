@@ -87,11 +87,17 @@ TEST_F(ConversationStoreTest, deleted_conversation_leaves_no_file) {
   EXPECT_FALSE(store_.find("").ok());
 }
 
-TEST_F(ConversationStoreTest, unreadable_files_are_skipped) {
+TEST_F(ConversationStoreTest, unreadable_file_is_listed_with_its_path_and_never_found) {
   add("one");
-  put(folder_ / "state" / "7.json", "nonsense");
+  const fs::path file = put(folder_ / "state" / "7.json", "nonsense");
   put(folder_ / "state" / "notes.txt", "mine");
-  EXPECT_EQ(store_.list().size(), 1u);
+  EXPECT_EQ(store_.list().size(), 2u);
+  const std::string table = conversation_table(store_.list(), 80);
+  EXPECT_NE(table.find("  -  -      (unreadable)\n"), std::string::npos) << table;
+  EXPECT_NE(table.find("conversation 7 cannot be read: " + file.string() + ": "), std::string::npos) << table;
+  EXPECT_NE(table.find("delete it with `zinc chat --delete 7`\n"), std::string::npos);
+  EXPECT_EQ(store_.find("").value(), 1) << "the latest that can be read";
+  EXPECT_EQ(contents(file), "nonsense");
   EXPECT_NE(store_.read(7).error().message.find("7.json"), std::string::npos);
   EXPECT_EQ(store_.create().value().id(), 8) << "no file is overwritten";
 }
