@@ -186,6 +186,18 @@ std::string chat_settings_text(const ChatOptions& options, const SamplingParams&
   return text;
 }
 
+std::vector<std::string_view> parsed_settings(const CLI::App& app) {
+  std::vector<std::string_view> out;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() == 0) continue;
+    for (const std::string& name : option->get_lnames()) {
+      if (const ChatSetting* const setting = find_setting(name == "no-think" ? "think" : name))
+        out.push_back(setting->name);
+    }
+  }
+  return out;
+}
+
 json::object given_settings(const ChatOptions& options) {
   json::object out;
   for (const ChatSetting& setting : chat_settings()) {
@@ -194,10 +206,12 @@ json::object given_settings(const ChatOptions& options) {
   return out;
 }
 
-void set_missing_settings(const json::object& stored, ChatOptions& options) {
+void set_missing_settings(const json::object& stored, const std::vector<std::string_view>& parsed,
+                          ChatOptions& options) {
   for (const ChatSetting& setting : chat_settings()) {
     const json::value* const value = stored.if_contains(setting.name);
-    if (!value || !value->is_string() || !setting.given(options).empty()) continue;
+    const bool is_parsed = std::ranges::find(parsed, setting.name) != parsed.end();
+    if (!value || !value->is_string() || is_parsed) continue;
     ChatOptions changed = options;
     const bool is_valid = setting.set(changed, std::string(value->get_string())).ok() && changed.sampling.check().ok();
     if (is_valid) options = std::move(changed);

@@ -39,10 +39,14 @@ Status set_chat_setting(const std::string& name, const std::string& value, ChatO
 // "temp              0.7  (default)", one line for each setting.
 std::string chat_settings_text(const ChatOptions& options, const SamplingParams& sampling);
 
+// The names of the settings that the parsed command line has, also those with their default value.
+std::vector<std::string_view> parsed_settings(const CLI::App& app);
+
 // The values that were set, for set_missing_settings().
 json::object given_settings(const ChatOptions& options);
-// Sets the stored values of settings that `options` does not have. Unknown names and invalid values are ignored: the
+// Sets the stored values of settings that are not among `parsed`. Unknown names and invalid values are ignored: the
 // file may come from another version.
-void set_missing_settings(const json::object& stored, ChatOptions& options);
+void set_missing_settings(const json::object& stored, const std::vector<std::string_view>& parsed,
+                          ChatOptions& options);
 
 }  // namespace zinc

@@ -80,7 +80,7 @@ TEST(ChatSettings, stored_settings_are_restored_unless_given_again) {
   stored["min_p"] = 3;    // not a text
   ChatOptions after;
   after.sampling.temperature = 1.5f;
-  set_missing_settings(stored, after);
+  set_missing_settings(stored, {"temp"}, after);
   EXPECT_EQ(after.sampling.temperature, 1.5f);
   EXPECT_EQ(after.sampling.seed, std::numeric_limits<uint64_t>::max());
   EXPECT_EQ(after.thinking.mode.effort, "low");
@@ -89,6 +89,26 @@ TEST(ChatSettings, stored_settings_are_restored_unless_given_again) {
   EXPECT_EQ(after.sampling.params.dry_base, 2.0f);
   EXPECT_FALSE(after.sampling.top_p);
   EXPECT_FALSE(after.sampling.min_p);
+}
+
+TEST(ChatSettings, option_on_the_command_line_replaces_the_stored_value_even_with_its_default) {
+  ChatOptions before;
+  for (const auto& [name, value] :
+       {std::pair("max_tokens", "9"), {"dry_base", "2"}, {"think", "low"}, {"temp", "0.2"}, {"top_k", "7"}}) {
+    ASSERT_TRUE(set_chat_setting(name, value, before).ok()) << name;
+  }
+  ChatOptions options;
+  CLI::App app;
+  app.add_option("-n,--max-tokens", options.max_tokens);
+  declare_sampling_options(app, options.sampling);
+  declare_thinking_options(app, options.thinking);
+  app.parse("-n 0 --dry-base 1.75 --think default --temperature 1");
+  set_missing_settings(given_settings(before), parsed_settings(app), options);
+  EXPECT_EQ(options.max_tokens, 0);
+  EXPECT_EQ(options.sampling.params.dry_base, SamplingParams().dry_base);
+  EXPECT_EQ(thinking_mode_name(options.thinking.mode), "default");
+  EXPECT_EQ(options.sampling.temperature, 1.0f);
+  EXPECT_EQ(options.sampling.top_k, 7) << "not on the command line";
 }
 
 }  // namespace

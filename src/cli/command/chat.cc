@@ -27,6 +27,8 @@ namespace {
 struct Options {
   ChatOptions chat;
   std::string system;
+  std::vector<std::string_view> parsed = {};  // settings on the command line
+  bool has_system = false;                    // on the command line; it may be empty
   bool no_color = false;
   bool no_history = false;
   bool in_browser = false;
@@ -165,7 +167,7 @@ Result<Continued> open_conversation(const ConversationStore& store, Options& opt
   ZINC_TRY(opened, store.open(id));
   ZINC_TRY(stored, store.read(id));
   if (model.empty()) model = stored.model;
-  set_missing_settings(stored.settings, options.chat);
+  set_missing_settings(stored.settings, options.parsed, options.chat);
   return Continued{std::move(opened), std::move(stored)};
 }
 
@@ -204,7 +206,7 @@ Status chat(Options& options) {
   const bool keeps = folder.ok() && !options.no_history && (screen.kind().is_interactive || continued);
   if (keeps) session.keep_in(ConversationStore(folder.value()));
   if (continued) session.resume(std::move(continued->opened), std::move(continued->stored.conversation));
-  if (!options.system.empty()) session.set_system(options.system);
+  if (options.has_system) session.set_system(options.system);
   if (continued) session.show_last_turns();
   ZINC_TRY(lines, open_lines(screen.kind()));
   InputHistory history(*lines, screen.kind().is_interactive && !options.no_history);
@@ -271,7 +273,11 @@ std::function<Status()> declare(CLI::App& app) {
     if (other != in_browser && !other->get_positional() && other != app.get_help_ptr()) in_browser->excludes(other);
   }
   check_usage(app, [options] { return options->chat.sampling.check(); });
-  return [options] { return run(*options); };
+  return [options, &app] {
+    options->parsed = parsed_settings(app);
+    options->has_system = app.count("--system") > 0;
+    return run(*options);
+  };
 }
 
 }  // namespace
@@ -284,5 +290,6 @@ zinc::Status zinc::start_chat(const ChatOptions& options, const std::string& sys
   command_chat::Options chat;
   chat.chat = options;
   chat.system = system;
+  chat.has_system = !system.empty();
   return command_chat::run(chat);
 }
