@@ -374,14 +374,19 @@ zpty -d shell
         self.assertRegex(screen, r"\x1b\[Kok")
 
     def test_run_without_a_prompt_on_a_terminal_opens_the_chat(self):
-        chat = TerminalRun([ZINC, "run", self.scripted("Hello", "!"), "-t", "1"], 80, self.clean)
-        self.assertIn("/help lists commands", chat.read_until(lambda text: "> " in plain(text)))
-        chat.type("Hi\r")
-        text = chat.read_until(lambda text: "> " in plain(text).partition("Hello!")[2])  # the next prompt reads Ctrl-D
-        self.assertIn("Hello!", plain(text))
-        chat.type("\x04")
-        chat.finish()
-        self.assertEqual(chat.program.returncode, 0)
+        model, state = self.scripted("Hello", "!"), self.folder / "state"
+        for options, is_kept in (["--no-history"], False), ([], True):
+            chat = TerminalRun([ZINC, "run", model, "-t", "1", *options], 80, {**self.clean, "XDG_STATE_HOME": str(state)})
+            greeting = plain(chat.read_until(lambda text: "> " in plain(text)))
+            self.assertIn("/help lists commands", greeting)
+            self.assertEqual("The conversation will be kept; --no-history keeps nothing." in greeting, is_kept)
+            chat.type("Hi\r")
+            text = chat.read_until(lambda text: "> " in plain(text).partition("Hello!")[2])  # the next prompt reads Ctrl-D
+            self.assertIn("Hello!", plain(text))
+            chat.type("\x04")
+            self.assertEqual("The conversation is kept: `zinc chat --continue 1`" in plain(chat.finish()), is_kept)
+            self.assertEqual(state.exists(), is_kept, options)
+            self.assertEqual(chat.program.returncode, 0)
 
     def test_text_wraps_to_the_terminal(self):
         for columns in (60, 80):

@@ -3,10 +3,18 @@
 
 #include <string>
 
-#include "cli/chat/chat_session.h"
+#include "cli/chat/chat_settings.h"
 
 namespace zinc {
 
-Status start_chat(const ChatOptions& options, const std::string& system);
+struct NewChat {
+  ChatOptions options;
+  std::string system = {};
+  bool no_history = false;  // keeps neither the conversation nor the input history
+};
+Status start_chat(const NewChat& chat);
+
+// --no-history
+inline constexpr const char* kNoHistoryHelp = "keep neither this conversation nor the input history";
 
 }  // namespace zinc

@@ -171,12 +171,13 @@ Result<Continued> open_conversation(const ConversationStore& store, Options& opt
   return Continued{std::move(opened), std::move(stored)};
 }
 
-void greet(ChatSession& session) {
+void greet(ChatSession& session, bool is_newly_kept) {
   ChatScreen& screen = session.screen();
   if (!screen.kind().is_interactive) return;
   screen.print_status(fmt::format("{} on {}, context {}. /help lists commands.", session.model().name(),
                                   session.model().backend(), session.model().limits().context));
   screen.print_status(session.sampling_line());
+  if (is_newly_kept) screen.print_status("The conversation will be kept; --no-history keeps nothing.");
 }
 
 Status load_first_model(ChatSession& session, const std::string& name, const std::optional<Continued>& continued) {
@@ -202,8 +203,8 @@ Status chat(Options& options) {
   }
   ChatSession session(options.chat, screen);
   if (Status loaded = load_first_model(session, options.chat.model.path, continued); !loaded.ok()) return loaded;
-  greet(session);
   const bool keeps = folder.ok() && !options.no_history && (screen.kind().is_interactive || continued);
+  greet(session, /*is_newly_kept=*/keeps && !continued);
   if (keeps) session.keep_in(ConversationStore(folder.value()));
   if (continued) session.resume(std::move(continued->opened), std::move(continued->stored.conversation));
   if (options.has_system) session.set_system(options.system);
@@ -243,10 +244,7 @@ void declare_conversation_options(CLI::App& app, Options& options) {
           ->option_text("ID...|all")
           ->excludes(resume)
           ->excludes(list);
-  app.add_flag("--no-history", options.no_history, "keep neither this conversation nor the input history")
-      ->excludes(resume)
-      ->excludes(list)
-      ->excludes(removal);
+  app.add_flag("--no-history", options.no_history, kNoHistoryHelp)->excludes(resume)->excludes(list)->excludes(removal);
 }
 
 std::function<Status()> declare(CLI::App& app) {
@@ -286,10 +284,11 @@ extern const Command k_command_chat = {.path = "chat", .summary = "chat with a m
 
 }  // namespace zinc::command_chat
 
-zinc::Status zinc::start_chat(const ChatOptions& options, const std::string& system) {
-  command_chat::Options chat;
-  chat.chat = options;
-  chat.system = system;
-  chat.has_system = !system.empty();
-  return command_chat::run(chat);
+zinc::Status zinc::start_chat(const NewChat& chat) {
+  command_chat::Options options;
+  options.chat = chat.options;
+  options.system = chat.system;
+  options.has_system = !chat.system.empty();
+  options.no_history = chat.no_history;
+  return command_chat::run(options);
 }

@@ -48,6 +48,7 @@ struct Options {
   bool json = false;
   bool verbose = false;
   bool print_config = false;
+  bool no_history = false;
   int max_tokens = 0;
   int context = 0;
   std::vector<std::string> stop;
@@ -303,12 +304,13 @@ Status open_chat(const Options& options) {
                 "no prompt; pass it as an argument (zinc run [MODEL] 'PROMPT') or on standard input; `zinc chat` opens "
                 "a chat");
   }
-  return start_chat({.model = options.model,
-                     .sampling = options.sampling,
-                     .context = options.context,
-                     .max_tokens = options.max_tokens,
-                     .thinking = options.thinking},
-                    options.system);
+  return start_chat({.options = {.model = options.model,
+                                 .sampling = options.sampling,
+                                 .context = options.context,
+                                 .max_tokens = options.max_tokens,
+                                 .thinking = options.thinking},
+                     .system = options.system,
+                     .no_history = options.no_history});
 }
 
 Status print_config(const CLI::App& app, Options& options) {
@@ -343,6 +345,8 @@ void declare_input_options(CLI::App& app, Options& options) {
   app.add_flag("--no-stdin", input.no_stdin, "do not read standard input; for scripts whose input is an open pipe");
   app.add_option("--system", options.system, "system message");
   app.add_flag("--raw", input.raw, "continue the prompt as is, without the chat template");
+  app.add_flag("--no-history", options.no_history,
+               fmt::format("in the chat that opens without a prompt: {}", kNoHistoryHelp));
 }
 
 void declare_constraint_options(CLI::App& app, Options& options) {
