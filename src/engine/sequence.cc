@@ -4,6 +4,7 @@
 #include <array>
 #include <numeric>
 
+#include "base/format_memory.h"
 #include "cache/cache_plan.h"
 #include "graph/memory_plan.h"
 #include "sample/sampler.h"
@@ -32,9 +33,10 @@ Result<Sequence> Sequence::create(const ModelInstance& instance, const SequenceO
   if (cache_bytes + instance.file().file_bytes() > instance.memory_limit()) {
     return fail(
         ErrorCode::out_of_memory,
-        "a context of {} tokens needs {} bytes besides the model's {}, but only {} are available; use a smaller "
-        "context with -c",
-        sequence.context_, cache_bytes, instance.file().file_bytes(), instance.memory_limit());
+        "a context of {} tokens needs {} besides the model's {}, but only {} is available; use a smaller context with "
+        "-c",
+        sequence.context_, format_memory(cache_bytes), format_memory(instance.file().file_bytes()),
+        format_memory(instance.memory_limit()));
   }
   const CacheSizes sizes{
       .n_pages = n_pages, .max_length = sequence.context_, .n_slots = 1, .kv_format = &instance.kv_format()};

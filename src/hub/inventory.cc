@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/format_memory.h"
 #include "base/sanitize_for_terminal.h"
 #include "base/utf8.h"
 #include "gguf/gguf_file.h"
@@ -254,12 +255,6 @@ json::object entry_json(const ModelEntry& entry, const HubSettings& settings) {
           {"default", entry.is_default}};
 }
 
-std::string human_bytes(uint64_t n_bytes) {
-  if (n_bytes == 0) return "?";
-  const double n = static_cast<double>(n_bytes);
-  if (n >= 1e9) return fmt::format("{:.2f} GB", n / 1e9);
-  if (n >= 1e6) return fmt::format("{:.0f} MB", n / 1e6);
-  return n >= 1e3 ? fmt::format("{:.0f} kB", n / 1e3) : fmt::format("{} bytes", n_bytes);
-}
+std::string human_bytes(uint64_t n_bytes) { return n_bytes == 0 ? "?" : format_memory(n_bytes); }
 
 }  // namespace zinc

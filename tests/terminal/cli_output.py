@@ -152,7 +152,7 @@ class CliOutput(unittest.TestCase):
             model = self.check(file, "-c", "96")["model"]
             end = subprocess.run([ZINC, "chat", file, "-c", "96", "-t", "1"], input="/stats\n", capture_output=True,
                                  text=True, env={**os.environ, **self.clean}, timeout=240)
-            weights, cache = (f"{model[key] / 1024:.0f} KiB" for key in ("weight_bytes", "cache_bytes"))
+            weights, cache = (f"{model[key] / 1000:.0f} kB" for key in ("weight_bytes", "cache_bytes"))
             self.assertIn(f"{weights} of weights, {cache} of KV cache", end.stderr)
 
     def test_check_reports_the_context_a_chat_gets(self):

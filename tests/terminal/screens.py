@@ -703,7 +703,7 @@ class Chat(ScreenTest):
         chat.enter("/stats")
         lines = chat.wait_for("context         ")
         self.assertRegex(" ".join(lines), r"of KV cache turns           0 context         0 of")
-        self.assertRegex(" ".join(lines), r"memory          [0-9.]+ [KMG]iB of weights, [0-9.]+ [KMG]iB of KV cache")
+        self.assertRegex(" ".join(lines), r"memory          [0-9.]+ [kMG]B of weights, [0-9.]+ [kMG]B of KV cache")
         chat.enter(f"/load {saved}")
         chat.enter("/stats")
         chat.wait(lambda lines: re.search(r"turns           1 context         [1-9]\d+ of \d+ tokens", " ".join(lines)),
