@@ -91,11 +91,13 @@ Result<CachePlan> plan_cache(std::span<const LayerCache> layers, const Format& k
     const int64_t possible = largest_fitting(std::min(kMinContext, context), context, fits_context);
     if (!requirements.may_shrink_context || !fits_context(possible)) {
       const bool smaller_context_fits = fits_context(possible);
+      const int64_t trained = requirements.trained_context;
+      const int64_t proposed = trained > 0 ? std::min(possible, trained) : possible;
       return fail(
           ErrorCode::out_of_memory, "a context of {} tokens for {} needs {} of KV cache, but only {} is available; {}",
           context, pluralize(requirements.max_sequences, "concurrent request"),
           format_memory(planner.plan(min_pages(context), context).n_bytes), format_memory(requirements.max_bytes),
-          smaller_context_fits ? fmt::format("a context of {} fits: use -c {}", possible, possible)
+          smaller_context_fits ? fmt::format("a context of {} fits: use -c {}", proposed, proposed)
                                : "use fewer concurrent requests (--parallel) or a larger cache (--cache-bytes)");
     }
     context = static_cast<int>(possible);

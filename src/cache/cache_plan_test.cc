@@ -56,12 +56,14 @@ TEST(CachePlan, window_pages_is_an_upper_bound) {
 }
 
 TEST(CachePlan, a_context_that_does_not_fit_is_rejected_with_one_that_does) {
-  const CacheRequirements requirements{
-      .max_sequences = 2, .context = 3200, .max_chunk_tokens = 32, .max_bytes = 8192 * 51};
+  CacheRequirements requirements{.max_sequences = 2, .context = 3200, .max_chunk_tokens = 32, .max_bytes = 8192 * 51};
   const Result<CachePlan> plan = plan_cache(layers(false, false), k_f32, requirements);
   ASSERT_FALSE(plan.ok());
   EXPECT_EQ(plan.error().code, ErrorCode::out_of_memory);
   EXPECT_NE(plan.error().message.find("a context of 1600 fits"), std::string::npos) << plan.error().message;
+  requirements.trained_context = 1024;
+  const std::string capped = plan_cache(layers(false, false), k_f32, requirements).error().message;
+  EXPECT_NE(capped.find("a context of 1024 fits: use -c 1024"), std::string::npos) << capped;
 }
 
 TEST(CachePlan, a_default_context_shrinks_until_several_sequences_fit) {

@@ -50,13 +50,15 @@ Result<EngineMemory> plan_engine_memory(const Model& model, const Format& kv_for
   }
   constexpr int64_t kMaxPositions = std::numeric_limits<int>::max() / 2;
   const int64_t context = options.context > 0 ? options.context : model.config.max_context;
-  CacheRequirements requirements{.max_sequences = options.max_sequences,
-                                 .context = static_cast<int>(std::clamp<int64_t>(context, 1, kMaxPositions)),
-                                 .may_shrink_context = options.context == 0,
-                                 .n_full_contexts = 1,
-                                 .max_chunk_tokens = options.step_tokens,
-                                 .checkpoint_interval = options.checkpoint_interval,
-                                 .max_bytes = options.cache_bytes > 0 ? options.cache_bytes : unused / 2};
+  CacheRequirements requirements{
+      .max_sequences = options.max_sequences,
+      .context = static_cast<int>(std::clamp<int64_t>(context, 1, kMaxPositions)),
+      .trained_context = static_cast<int>(std::min<int64_t>(model.config.max_context, kMaxPositions)),
+      .may_shrink_context = options.context == 0,
+      .n_full_contexts = 1,
+      .max_chunk_tokens = options.step_tokens,
+      .checkpoint_interval = options.checkpoint_interval,
+      .max_bytes = options.cache_bytes > 0 ? options.cache_bytes : unused / 2};
   if (options.context == 0) requirements.n_full_contexts = std::min(kDefaultWholeContexts, options.max_sequences);
   if (options.cache_bytes == 0) {
     requirements.max_tokens = static_cast<size_t>(requirements.context) * static_cast<size_t>(options.max_sequences);

@@ -71,6 +71,12 @@ TEST(Sequence, rejects_tokens_beyond_its_context_and_feeds_none_of_them) {
   EXPECT_EQ(sequence.position(), 0);
   EXPECT_NE(fed.error().message.find("9 tokens"), std::string::npos) << fed.error().message;
   EXPECT_NE(fed.error().message.find("8 positions"), std::string::npos) << fed.error().message;
+  const int64_t trained = model.model().config.max_context;
+  const std::string expected = fmt::format("use a larger context with -c (at most {}) or a shorter prompt", trained);
+  EXPECT_NE(fed.error().message.find(expected), std::string::npos) << fed.error().message;
+  Sequence largest = std::move(Sequence::create(model, {.context = static_cast<int>(trained)}).value());
+  const std::string full = largest.feed(some_tokens(static_cast<size_t>(trained) + 1)).error().message;
+  EXPECT_TRUE(full.ends_with("; use a shorter prompt")) << full;
 }
 
 TEST(Sequence, gives_the_same_logits_for_any_chunk_on_every_backend) {

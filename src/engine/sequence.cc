@@ -63,10 +63,11 @@ Result<Sequence> Sequence::create(const ModelInstance& instance, const SequenceO
 Status Sequence::check_context(size_t n_tokens) const {
   const size_t n_free = static_cast<size_t>(context_ - position_);
   if (n_tokens <= n_free) return ok_status();
+  const int64_t trained = model_->model().config.max_context;
   return fail(ErrorCode::invalid_input,
-              "{} tokens do not fit: the context has {} positions and {} are used; use a larger context with -c or a "
-              "shorter prompt",
-              n_tokens, context_, position_);
+              "{} tokens do not fit: the context has {} positions and {} are used; use {}a shorter prompt", n_tokens,
+              context_, position_,
+              context_ < trained ? fmt::format("a larger context with -c (at most {}) or ", trained) : "");
 }
 
 void Sequence::move_to(int position) {

@@ -139,14 +139,17 @@ std::string figures_of(const GenerationResult& result, const SamplingParams& sam
 }
 
 // Why the answer was cut off, and the option that raises the limit; empty: it was not.
-std::string truncation_note(const Options& options, StopReason reason, int context, bool is_reasoning) {
+std::string truncation_note(const Options& options, StopReason reason, int context, int64_t trained,
+                            bool is_reasoning) {
   const char* const what = is_reasoning ? "the output was cut off before the answer" : "the answer was cut off";
   if (reason == StopReason::max_tokens) {
     return fmt::format("zinc: {} at the limit of {}; use -n to raise it (0: until the context is full)", what,
                        pluralize(options.max_tokens, "token"));
   }
   if (reason != StopReason::context_full) return "";
-  return fmt::format("zinc: {}: the context of {} tokens is full; use -c to enlarge it", what, context);
+  return fmt::format("zinc: {}: the context of {} tokens{} is full{}", what, context,
+                     context == trained ? ", the model's maximum," : "",
+                     context < trained ? "; use -c to enlarge it" : "");
 }
 
 std::string report_of(const Options& options, const SamplingParams& sampling, std::string_view origin,
@@ -288,8 +291,8 @@ Status generate_answer(const Options& options, const TraceFile& trace_file) {
     print_stderr(device_text(options.model, model));
     print_stderr(figures_of(result.value(), sampling, options.sampling.uses_recommended() ? recommended.origin : ""));
   }
-  const std::string truncation =
-      truncation_note(options, result.value().reason, sequence.context(), view.is_reasoning());
+  const std::string truncation = truncation_note(options, result.value().reason, sequence.context(),
+                                                 model.model().config.max_context, view.is_reasoning());
   if (!truncation.empty() && !options.json) print_stderr(truncation);
   if (written.ok() && SigintWatch::is_interrupted()) return fail(ErrorCode::cancelled, "interrupted");
   return written;
