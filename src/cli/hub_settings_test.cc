@@ -118,6 +118,9 @@ TEST(Progress, shows_percentage_rate_and_time_left) {
   EXPECT_EQ(progress_bar_text(half, 0, 40), " 50 %  2.50 GB of 5.00 GB") << "a narrow terminal gets no bar";
   EXPECT_EQ(progress_bar_text(half, 25e6, 10).size(), 10u);
   EXPECT_EQ(progress_line({DownloadPhase::verifying, 100'000'000, 99'999'999}, 0), "verifying: 99 %  100 MB of 100 MB");
+  EXPECT_EQ(progress_bar_text({DownloadPhase::unpacking, 100'000'000, 0}, 0, 120),
+            "unpacking [>" + std::string(27, ' ') + "]   0 %  0 bytes of 100 MB");
+  EXPECT_EQ(progress_line({DownloadPhase::unpacking, 100'000'000, 50'000'000}, 0), "unpacking: 50 %  50 MB of 100 MB");
   EXPECT_EQ(progress_bar_text({DownloadPhase::downloading, 0, 0}, 0, 0), "");
   EXPECT_NE(progress_bar_text({DownloadPhase::downloading, 1 << 30, 0}, 1, 200).find("days left"), std::string::npos);
 }

