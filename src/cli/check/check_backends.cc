@@ -43,11 +43,7 @@ json::array add_devices(CheckReport& report, const BackendInfo& info, const Devi
   for (size_t i = 0; i < devices.size(); ++i) {
     out.push_back(device_json(devices[i]));
     if (!info.devices) continue;
-    const std::string free =
-        devices[i].free_bytes > 0 ? fmt::format(", {} free", human_bytes(devices[i].free_bytes)) : "";
-    report.add({devices[i].unavailable_reason.empty() ? CheckStatus::ok : CheckStatus::skip, kSection,
-                fmt::format("{} {}", info.name, i),
-                fmt::format("{}; {}{}", device_text(devices[i]), human_bytes(devices[i].memory_bytes), free)});
+    report.add(device_line(fmt::format("{} {}", info.name, i), devices[i], opened != nullptr));
     check_driver(report, devices[i]);
   }
   return out;
@@ -93,6 +89,14 @@ void check_backend(CheckReport& report, const BackendInfo& info, bool is_default
 }
 
 }  // namespace
+
+CheckLine device_line(std::string name, const DeviceInfo& device, bool is_backend_usable) {
+  const bool is_available = device.unavailable_reason.empty();
+  std::string text = fmt::format("{}; {}", device_text(device), human_bytes(device.memory_bytes));
+  if (device.free_bytes > 0) text += fmt::format(", {} free", human_bytes(device.free_bytes));
+  if (is_available && !is_backend_usable) text += "; not used";
+  return {is_available && is_backend_usable ? CheckStatus::ok : CheckStatus::skip, kSection, std::move(name), text};
+}
 
 CheckLine unusable_line(std::string_view backend, const std::string& why, const std::set<GpuVendor>& gpus) {
   CheckLine line{CheckStatus::skip, kSection, std::string(backend), "not available: " + why};

@@ -62,6 +62,8 @@ void check_gpus(CheckReport& report, const std::filesystem::path& root);
 void check_backends(CheckReport& report);  // opens each, measures the default one
 // The line of an unavailable backend: a warning if the system has a GPU for it.
 CheckLine unusable_line(std::string_view backend, const std::string& why, const std::set<GpuVendor>& gpus);
+// The line of a device; skipped if the device or its backend is not available.
+CheckLine device_line(std::string name, const DeviceInfo& device, bool is_backend_usable);
 void check_driver(CheckReport& report, const DeviceInfo& device);  // known issues of Mesa's AMD driver
 // Installed models; none is a warning unless a model `is_named`.
 void check_models(CheckReport& report, const HubSettings& settings, bool is_named);

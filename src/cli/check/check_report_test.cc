@@ -86,6 +86,19 @@ TEST(CheckBackends, unavailable_backend_without_matching_gpu_is_skipped) {
   EXPECT_EQ(unusable_line("vulkan", "x", {}).status, CheckStatus::skip);
 }
 
+TEST(CheckBackends, device_of_an_unavailable_backend_is_skipped_too) {
+  const DeviceInfo llvmpipe{.name = "llvmpipe", .memory_bytes = 8'000'000'000, .free_bytes = 1'000'000'000};
+  const CheckLine unused = device_line("vulkan 0", llvmpipe, /*is_backend_usable=*/false);
+  EXPECT_EQ(unused.status, CheckStatus::skip);
+  EXPECT_EQ(unused.message, "llvmpipe; 8.00 GB, 1.00 GB free; not used");
+  const CheckLine used = device_line("vulkan 0", llvmpipe, /*is_backend_usable=*/true);
+  EXPECT_EQ(used.status, CheckStatus::ok);
+  EXPECT_EQ(used.message, "llvmpipe; 8.00 GB, 1.00 GB free");
+  const DeviceInfo old{.name = "old", .memory_bytes = 8'000'000'000, .unavailable_reason = "it lacks shaderInt64"};
+  EXPECT_EQ(device_line("vulkan 1", old, true).status, CheckStatus::skip);
+  EXPECT_EQ(device_line("vulkan 1", old, false).message, "old; it lacks shaderInt64; 8.00 GB");
+}
+
 TEST(CheckBackends, slow_mesa_and_missing_cooperative_matrices_are_reported) {
   const auto lines = [](const char* driver, const char* features) {
     CheckReport report;
