@@ -28,12 +28,14 @@ void WorkerQueue::start_next() {
   if (client_queues_.empty()) return;
   ClientQueue queue = std::move(client_queues_.front());
   client_queues_.pop_front();
-  const auto task = std::make_shared<Task>(std::move(queue.tasks.front()));
+  auto task = std::make_shared<Task>(std::move(queue.tasks.front()));
   queue.tasks.pop_front();
   if (!queue.tasks.empty()) client_queues_.push_back(std::move(queue));
   is_busy_ = true;
-  work_([this, task] {
-    post_([this, task, then = task->work()] {
+  work_([this, task = std::move(task)]() mutable {
+    std::function<void()> then = task->work();
+    // Moved: no reference stays on the worker thread, so that the event loop destroys the task.
+    post_([this, task = std::move(task), then = std::move(then)] {
       is_busy_ = false;
       then();
       if (!is_busy_) start_next();

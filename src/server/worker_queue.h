@@ -1,5 +1,6 @@
 // Work that takes too long for the event loop (parsing and writing long texts): one task at a time on the worker
-// thread, round robin over clients. Tasks of disconnected clients are dropped. Event-loop thread only.
+// thread, round robin over clients. Tasks of disconnected clients are dropped. Event-loop thread only: tasks are also
+// destroyed there, since they may hold the last reference to a connection or a model.
 #pragma once
 
 #include <deque>

@@ -47,5 +47,15 @@ TEST_F(WorkerQueueTest, task_of_a_disconnected_client_is_dropped) {
   EXPECT_EQ(done, (std::vector<std::string>{"first", "last"}));
 }
 
+TEST_F(WorkerQueueTest, task_is_destroyed_on_the_event_loop) {
+  const std::weak_ptr<TestReply> reply = add("a", "first");
+  const std::function<void()> on_worker_thread = std::move(tasks.front());
+  tasks.pop_front();
+  on_worker_thread();
+  EXPECT_FALSE(reply.expired());
+  run();  // the event loop, before the worker thread destroys its function
+  EXPECT_TRUE(reply.expired());
+}
+
 }  // namespace
 }  // namespace zinc
