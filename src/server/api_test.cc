@@ -265,11 +265,7 @@ TEST_F(ApiTest, similar_path_gets_a_suggestion) {
 
 TEST_F(ApiTest, full_queue_is_a_503_with_retry_after) {
   ScriptedModel full(ZINC_SOURCE_DIR, 4096, 0);
-  Api api(full.models(), {},
-          EventLoopPort{.post = [this](std::function<void()> task) { loop_.post(std::move(task)); },
-                        .work = [](const std::function<void()>& task) { task(); },
-                        .is_draining = [] { return false; },
-                        .n_connections = [] { return size_t{0}; }});
+  Api api(full.models(), {}, loop_port());
   HttpRequest request;
   request.method = "POST";
   request.path = "/v1/chat/completions";
@@ -371,12 +367,7 @@ TEST_F(ApiTest, metrics_are_histograms_under_vllms_names) {
 
 TEST_F(ApiTest, long_texts_are_processed_on_the_worker_thread) {
   int n_worked = 0;
-  api_ =
-      std::make_unique<Api>(scripted_.models(), ApiOptions{},
-                            EventLoopPort{.post = [this](std::function<void()> task) { loop_.post(std::move(task)); },
-                                          .work = [&](const std::function<void()>& task) { ++n_worked, task(); },
-                                          .is_draining = [] { return false; },
-                                          .n_connections = [] { return size_t{0}; }});
+  count_work(n_worked);
   ask_json("/tokenize", {{"content", "short"}});
   EXPECT_EQ(n_worked, 0);
   ask_json("/tokenize", {{"content", std::string(100000, 'x')}});
@@ -397,12 +388,7 @@ TEST_F(ApiTest, long_texts_are_processed_on_the_worker_thread) {
 
 TEST_F(ApiTest, constraints_are_compiled_on_the_worker_thread) {
   int n_worked = 0;
-  api_ =
-      std::make_unique<Api>(scripted_.models(), ApiOptions{},
-                            EventLoopPort{.post = [this](std::function<void()> task) { loop_.post(std::move(task)); },
-                                          .work = [&](const std::function<void()>& task) { ++n_worked, task(); },
-                                          .is_draining = [] { return false; },
-                                          .n_connections = [] { return size_t{0}; }});
+  count_work(n_worked);
   const json::object schema{{"type", "object"}};
   ask_json("/api/chat", with(with(chat("SAY[[x]]"), "stream", false), "format", schema));
   EXPECT_EQ(n_worked, 1);
@@ -426,12 +412,9 @@ TEST_F(ApiTest, response_that_could_not_be_sent_is_counted_and_logged_once) {
   std::vector<std::function<void()>> held;
   ApiOptions options;
   options.access.named_keys = {{.digest = digest_of_key("a"), .name = "alice"}};
-  api_ =
-      std::make_unique<Api>(scripted_.models(), options,
-                            EventLoopPort{.post = [this](std::function<void()> task) { loop_.post(std::move(task)); },
-                                          .work = [&](std::function<void()> task) { held.push_back(std::move(task)); },
-                                          .is_draining = [] { return false; },
-                                          .n_connections = [] { return size_t{0}; }});
+  EventLoopPort port = loop_port();
+  port.work = [&](std::function<void()> task) { held.push_back(std::move(task)); };
+  make_api(options, std::move(port));
   std::string words;
   for (int i = 0; i < 300; ++i) words += " x";
   const auto reply = start("POST", "/v1/chat/completions",

@@ -62,14 +62,9 @@ class OllamaTest : public ApiTest {
     ApiOptions options;
     options.library = &library_;
     options.swaps_models = true;
-    api_ = std::make_unique<Api>(
-        scripted_.models(), options,
-        EventLoopPort{.post = [this](std::function<void()> task) { loop_.post(std::move(task)); },
-                      .work = [](const std::function<void()>& task) { task(); },
-                      .is_draining = [] { return false; },
-                      .n_connections = [] { return size_t{1}; },
-                      .run_after = [this](std::chrono::milliseconds,
-                                          std::function<void()> task) { loop_.post(std::move(task)); }});
+    EventLoopPort port = loop_port();
+    port.run_after = [this](std::chrono::milliseconds, std::function<void()> task) { loop_.post(std::move(task)); };
+    make_api(options, std::move(port));
   }
   json::object get(std::string path) {
     const auto reply = start("GET", std::move(path), "");

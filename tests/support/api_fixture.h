@@ -112,13 +112,23 @@ class ApiTest : public testing::Test {
  protected:
   ApiTest() { make_api({}); }
 
-  void make_api(ApiOptions options) {
-    api_ =
-        std::make_unique<Api>(scripted_.models(), options,
-                              EventLoopPort{.post = [this](std::function<void()> task) { loop_.post(std::move(task)); },
-                                            .work = [](const std::function<void()>& task) { task(); },
-                                            .is_draining = [this] { return is_draining_; },
-                                            .n_connections = [] { return size_t{1}; }});
+  // The event loop of the test; work runs at once.
+  EventLoopPort loop_port() {
+    return {.post = [this](std::function<void()> task) { loop_.post(std::move(task)); },
+            .work = [](const std::function<void()>& task) { task(); },
+            .is_draining = [this] { return is_draining_; },
+            .n_connections = [] { return size_t{1}; }};
+  }
+  void make_api(const ApiOptions& options) { make_api(options, loop_port()); }
+  void make_api(const ApiOptions& options, EventLoopPort port) {
+    api_ = std::make_unique<Api>(scripted_.models(), options, std::move(port));
+  }
+
+  // A new API that counts the tasks of its worker thread.
+  void count_work(int& n_worked) {
+    EventLoopPort port = loop_port();
+    port.work = [&n_worked](const std::function<void()>& task) { ++n_worked, task(); };
+    make_api({}, std::move(port));
   }
 
   std::shared_ptr<TestReply> start(std::string method, std::string path, std::string body,
