@@ -1,5 +1,7 @@
 // Hands output from the engine thread to the event loop. Sinks buffer output under their own lock and notify; however
 // many sinks notify during a step, the event loop wakes once and drains them all. No thread ever blocks on another.
+// Bounded also if the event loop stands still: it has one task, and each sink holds at most the output of its request,
+// which the context limits; the requests are those that the engine has accepted.
 #pragma once
 
 #include <functional>
