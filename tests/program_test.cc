@@ -1,25 +1,16 @@
-// The program as a black box. Bad input: exit code 2 for wrong usage, 1 with one line on standard error for external
-// errors, empty standard output, no files left behind, no crash and no hang. `zinc run`: prompt sources, stop
-// conditions, closed pipes and interrupts.
-#include <gtest/gtest.h>
-
+// The program as a black box. Bad input: exit code 1 with one line on standard error, empty standard output, no files
+// left behind, no crash and no hang. `zinc run`: prompt sources, stop conditions, closed pipes and interrupts. Wrong
+// usage: usage_test.cc.
 #include <cstdint>
 #include <filesystem>
-#include <string>
-#include <vector>
 
-#include "base/json.h"
-#include "base/subprocess.h"
 #include "tests/support/contains_all.h"
-#include "tests/support/test_files.h"
+#include "tests/support/program_fixture.h"
 
 namespace zinc {
 namespace {
 
 namespace fs = std::filesystem;
-using Arguments = std::vector<std::string>;
-
-const std::string kModel = ZINC_SOURCE_DIR "/tests/data/oracle/models/qwen2-f16.gguf";
 
 // Every command that opens a model, applied to `file`.
 std::vector<Arguments> commands_on(const std::string& file) {
@@ -33,12 +24,6 @@ std::vector<Arguments> commands_on(const std::string& file) {
           {"perplexity", file, kModel},
           {"serve", file, "--port", "0"},
           {"debug", "eval", file, "--tokens", "1,2,3"}};
-}
-
-std::string text_of(const Arguments& arguments) {
-  std::string text = "zinc";
-  for (const std::string& argument : arguments) text += " " + argument;
-  return text;
 }
 
 // Bytes of a GGUF header, written field by field. GGUF is little-endian, as is every machine the tests run on.
@@ -70,257 +55,15 @@ class GgufBytes {
   std::string bytes_;
 };
 
-class ProgramTest : public testing::Test {
+class ProgramTest : public ProgramFixture {
  protected:
-  ProcessResult zinc(const Arguments& arguments) const {
-    Arguments argv = {ZINC_PROGRAM};
-    argv.insert(argv.end(), arguments.begin(), arguments.end());
-    return run_to_the_end({.argv = argv});
-  }
-
-  // A shell's command line, where $ZINC is the program and $MODEL a tiny model that never ends its answer.
-  ProcessResult shell(const std::string& line) const {
-    const ProcessResult end =
-        run_to_the_end({.argv = {"sh", "-c", line}, .environment = {{"ZINC", ZINC_PROGRAM}, {"MODEL", kModel}}});
-    EXPECT_FALSE(end.timed_out) << line;
-    return end;
-  }
-
-  // The result of `command` after a Ctrl-C that arrives once its model is loaded; on a busy machine that takes longer.
-  // --foreground: else timeout signals the program and then its process group, and a second Ctrl-C ends it at once.
-  ProcessResult interrupt(const std::string& before, const std::string& command) const {
-    ProcessResult end;
-    for (const double seconds : {1.5, 5.0, 20.0}) {
-      end = shell(fmt::format("{}timeout --foreground --preserve-status -s INT {} {}", before, seconds, command));
-      if (!end.out.empty()) break;
-    }
-    return end;
-  }
-
-  ProcessResult run_to_the_end(Process process) const {
-    process.folder = folder_.path();
-    process.time_limit = std::chrono::seconds(60);
-    const Result<ProcessResult> end = run_process(process);
-    EXPECT_TRUE(end.ok()) << end.error().message;
-    return end.ok() ? end.value() : ProcessResult{.exit_code = -1};
-  }
-
-  // The report of `zinc run $MODEL <words> --json`.
-  json::object report(const std::string& words) const {
-    const ProcessResult end = shell("$ZINC run $MODEL --temp 0 " + words + " --json");
-    EXPECT_EQ(end.exit_code, 0) << words << ": " << end.err;
-    const Result<json::value> value = parse_json(end.out);
-    EXPECT_TRUE(value.ok()) << end.out;
-    return value.ok() ? value.value().as_object() : json::object{};
-  }
-
-  std::string file(std::string_view name, std::string_view bytes) const { return put(folder_ / name, bytes).string(); }
-
-  // Runs it and expects exit code 1 with one line; returns the line.
-  std::string refusal(const Arguments& arguments) const {
-    const ProcessResult end = zinc(arguments);
-    EXPECT_EQ(end.exit_code, 1) << text_of(arguments);
-    EXPECT_FALSE(end.timed_out) << text_of(arguments);
-    EXPECT_EQ(end.out, "") << text_of(arguments);
-    EXPECT_EQ(end.err.rfind("zinc: ", 0), 0u) << text_of(arguments) << ": " << end.err;
-    EXPECT_EQ(end.err.find('\n'), end.err.size() - 1) << text_of(arguments) << ": " << end.err;
-    return end.err;
-  }
-
   void expect_refused_by_name(const std::string& path) const {
     for (const Arguments& arguments : commands_on(path)) {
       const std::string line = refusal(arguments);
       EXPECT_NE(line.find(path), std::string::npos) << text_of(arguments) << ": " << line;
     }
   }
-
-  const TestFolder folder_;
 };
-
-TEST_F(ProgramTest, version_and_help_print_to_standard_output) {
-  const ProcessResult version = zinc({"--version"});
-  EXPECT_EQ(version.exit_code, 0);
-  EXPECT_EQ(version.out.rfind("zinc ", 0), 0u) << version.out;
-  EXPECT_EQ(zinc({"version"}).out, version.out);
-  EXPECT_EQ(zinc({"-v"}).out, version.out);
-  EXPECT_EQ(zinc({"help", "run"}).out, zinc({"run", "--help"}).out);
-  EXPECT_EQ(zinc({"help"}).out, zinc({"--help"}).out);
-  EXPECT_TRUE(contains_all(zinc({}).out, {"zinc run '", "zinc chat ", "zinc serve", "`zinc help`"}));
-  for (const Arguments& arguments : std::vector<Arguments>{{"--help"},
-                                                           {"run", "--help"},
-                                                           {"serve", "--help"},
-                                                           {"inspect", "--help"},
-                                                           {"graph", "--help"},
-                                                           {"bench", "--help"},
-                                                           {"perplexity", "--help"},
-                                                           {"pull", "--help"},
-                                                           {"list", "--help"},
-                                                           {"show", "--help"},
-                                                           {"use", "--help"},
-                                                           {"rm", "--help"},
-                                                           {"debug", "eval", "--help"},
-                                                           {"help"},
-                                                           {"help", "run"},
-                                                           {"help", "debug", "eval"},
-                                                           {}}) {
-    const ProcessResult help = zinc(arguments);
-    EXPECT_EQ(help.exit_code, 0) << text_of(arguments);
-    EXPECT_GT(help.out.size(), 40u) << text_of(arguments);
-    EXPECT_EQ(help.err, "") << text_of(arguments);
-  }
-}
-
-TEST_F(ProgramTest, wrong_usage_exits_with_two_and_an_error_line) {
-  const std::string model = file("model.gguf", "");
-  const std::vector<Arguments> wrong = {{"no-such-command"},
-                                        {"--no-such-option"},
-                                        {"debug"},
-                                        {"debug", "no-such-command"},
-                                        {"inspect", model, "--no-such-option"},
-                                        {"inspect", model, "unexpected argument"},
-                                        {"perplexity", model},
-                                        {"run", model, "hello", "--temp", "hot"},
-                                        {"run", model, "hello", "--top-k", "1.5"},
-                                        {"run", model, "hello", "-n"},
-                                        {"run", model, "hello", "--seed", "x"},
-                                        {"run", model, "hello", "--temp", "5"},
-                                        {"run", model, "hello", "--top-k", "-1"},
-                                        {"run", model, "hello", "--device", "gpu"},
-                                        {"run", model, ""},
-                                        {"run", "why", "is", "the", "sky", "blue"},
-                                        {"chat", model, "--min-p", "2"},
-                                        {"debug", "eval"},
-                                        {"debug", "eval", model, "--tokens"}};
-  for (const Arguments& arguments : wrong) {
-    const ProcessResult end = zinc(arguments);
-    EXPECT_EQ(end.exit_code, 2) << text_of(arguments) << ": " << end.err;
-    EXPECT_EQ(end.out, "") << text_of(arguments);
-    EXPECT_NE(end.err, "") << text_of(arguments);
-    EXPECT_EQ(end.err.find('\n'), end.err.size() - 1) << "one line: " << end.err;
-    EXPECT_TRUE(contains_all(end.err, {"zinc: ", "--help"})) << text_of(arguments);
-  }
-}
-
-TEST_F(ProgramTest, usage_error_names_the_word_and_the_help_command) {
-  EXPECT_TRUE(contains_all(zinc({"frob"}).err, {"'frob'", "`zinc --help`"}));
-  EXPECT_TRUE(contains_all(zinc({"debug", "frob"}).err, {"'frob'", "`zinc debug --help`"}));
-  EXPECT_TRUE(contains_all(zinc({"debug"}).err, {"missing", "`zinc debug --help`"}));
-  EXPECT_TRUE(contains_all(zinc({"graph", kModel, "--json", "--dot"}).err, {"--json", "--dot", "`zinc graph --help`"}));
-  EXPECT_TRUE(contains_all(zinc({"run", "hello", "--frob"}).err, {"--frob", "`zinc run --help`"}));
-  for (const char* seed : {"-1", "18446744073709551616", "1.5", ""}) {
-    const ProcessResult end = zinc({"run", kModel, "hello", "--seed", seed});
-    EXPECT_EQ(end.exit_code, 2) << seed;
-    EXPECT_TRUE(contains_all(end.err, {"--seed", "18446744073709551615"})) << seed;
-  }
-}
-
-TEST_F(ProgramTest, usage_error_suggests_a_correction) {
-  EXPECT_TRUE(contains_all(zinc({"run", "why", "is", "the", "sky", "blue"}).err,
-                           {"5 arguments", "quote the prompt", "'PROMPT'"}));
-  EXPECT_TRUE(contains_all(zinc({"run", kModel, "hi", "--tempp", "1"}).err, {"unknown option '--tempp'", "`--temp`"}));
-  EXPECT_TRUE(
-      contains_all(zinc({"run", kModel, "hi", "-n", "abc"}).err, {"--max-tokens", "'abc' is not a whole number"}));
-  EXPECT_TRUE(contains_all(zinc({"run", kModel, "hi", "-n", "-3"}).err, {"'-3' is not a whole number from 0"}));
-  EXPECT_TRUE(contains_all(zinc({"model", "list"}).err, {"unknown command 'model'", "`zinc list`", "`zinc --help`"}));
-  EXPECT_TRUE(contains_all(zinc({"models"}).err, {"unknown command 'models'", "`zinc list`"}));
-  EXPECT_TRUE(contains_all(zinc({"help", "frob"}).err, {"no command 'zinc frob'", "`zinc help`"}));
-}
-
-TEST_F(ProgramTest, usage_error_never_guesses_from_two_letters_or_a_command_that_deletes) {
-  for (const Arguments& arguments :
-       std::vector<Arguments>{{"px"}, {"rn"}, {"rmm"}, {"frm"}, {"run", kModel, "hi", "-k"}, {"check", "-x"}}) {
-    const ProcessResult end = zinc(arguments);
-    EXPECT_EQ(end.exit_code, 2) << text_of(arguments);
-    EXPECT_EQ(end.err.find("did you mean `rm`"), std::string::npos) << end.err;
-    EXPECT_EQ(end.err.find("did you mean `--"), std::string::npos) << end.err;
-  }
-}
-
-TEST_F(ProgramTest, words_of_ollama_and_llama_cpp_are_understood_or_answered) {
-  EXPECT_EQ(zinc({"ls", "--names"}).out, zinc({"list", "--names"}).out);
-  EXPECT_TRUE(contains_all(zinc({"create", "x"}).err, {"unknown command 'create'", "GGUF file by its path"}));
-  EXPECT_TRUE(contains_all(zinc({"remove", "x"}).err, {"unknown command 'remove'", "`zinc rm NAME`"}));
-  EXPECT_TRUE(
-      contains_all(zinc({"run", kModel, "hi", "-ngl", "99"}).err, {"'-ngl'", "--device cpu", "zinc run --help"}));
-  EXPECT_TRUE(contains_all(zinc({"run", kModel, "hi", "-hf", "a/b"}).err, {"'-hf'", "hf:ORG/REPO"}));
-  EXPECT_TRUE(contains_all(zinc({"bench", "-m", kModel}).err, {"unknown option '-m'", "MODEL without -m"}));
-  EXPECT_TRUE(contains_all(zinc({"serve", kModel, "-np", "4"}).err, {"'-np'", "`--parallel N`"}));
-  const ProcessResult named =
-      zinc({"run", "-m", kModel, "-p", "hello", "--ctx-size", "200", "--n-predict", "4", "--temp", "0"});
-  EXPECT_EQ(named.exit_code, 0) << named.err;
-  EXPECT_EQ(named.out, zinc({"run", kModel, "hello", "-n", "4", "--temp", "0"}).out);
-  EXPECT_EQ(zinc({"run", "-m", kModel, "hello", "-n", "4", "--temp", "0"}).out, named.out);
-}
-
-TEST_F(ProgramTest, parser_errors_are_in_plain_words) {
-  EXPECT_TRUE(contains_all(zinc({"run", kModel, "hi", "--temp", "hot"}).err,
-                           {"--temp: 'hot' is not a valid value; expected a number"}));
-  EXPECT_TRUE(contains_all(zinc({"pull"}).err, {"missing argument NAME"}));
-  EXPECT_TRUE(
-      contains_all(zinc({"completion", "powershell"}).err, {"PAGE: 'powershell' is not one of bash, zsh, fish, man"}));
-  EXPECT_TRUE(contains_all(zinc({"run", kModel, "hi", "-n"}).err, {"--max-tokens needs a value"}));
-  EXPECT_TRUE(contains_all(zinc({"graph", kModel, "--json", "--dot"}).err, {"cannot be combined"}));
-}
-
-TEST_F(ProgramTest, single_word_that_looks_like_an_unknown_model_is_not_a_question) {
-  const std::string line = refusal({"run", "mistral"});
-  EXPECT_TRUE(contains_all(line, {"unknown model 'mistral'", "zinc list", "zinc run -p mistral"}));
-  EXPECT_TRUE(contains_all(refusal({"run", "qwen3.5"}), {"several models begin with 'qwen3.5'", "qwen3.5-4b"}));
-  EXPECT_TRUE(contains_all(refusal({"run", "smolm2-135m-instruct"}), {"did you mean 'smollm2-135m-instruct'?"}));
-}
-
-TEST_F(ProgramTest, help_shows_arguments_and_options_as_typed) {
-  const auto help = [this](Arguments arguments) {
-    arguments.push_back("--help");
-    return zinc(arguments).out;
-  };
-  EXPECT_TRUE(contains_all(help({"run"}),
-                           {"zinc run [OPTIONS] [MODEL] [PROMPT]\n", "\n  [MODEL] [PROMPT] ", "-n, --max-tokens N [0]",
-                            "--grammar FILE", "--think ", "--no-think ", "--think-budget N ", "Examples:"}));
-  EXPECT_TRUE(contains_all(help({"bench"}), {"zinc bench [OPTIONS] [MODEL...] [COMMAND]\n", "--n-prompt N [512]"}));
-  EXPECT_TRUE(contains_all(help({"perplexity"}), {"zinc perplexity [OPTIONS] MODEL FILE\n"}));
-  EXPECT_TRUE(contains_all(help({"graph"}), {"zinc graph [OPTIONS] [MODEL]\n", "Output format:\n  --json "}));
-  EXPECT_TRUE(contains_all(help({"bench", "serve"}), {"zinc bench serve [OPTIONS] URL|MODEL...\n"}));
-  for (const char* command : {"run", "chat", "serve", "bench", "graph", "list"}) {
-    const std::string text = help({command});
-    for (const char* internal : {"(0x)", "[[", "{false}", "Option Group", "Excludes"}) {
-      EXPECT_EQ(text.find(internal), std::string::npos) << command << ": " << internal;
-    }
-  }
-}
-
-TEST_F(ProgramTest, command_without_a_model_uses_the_default) {
-  for (const char* command : {"chat", "bench", "inspect", "graph"}) {  // serve starts without a model
-    const ProcessResult end = run_to_the_end({.argv = {"sh", "-c", fmt::format("{} {}", ZINC_PROGRAM, command)},
-                                              .environment = {{"HF_HUB_OFFLINE", "1"},
-                                                              {"XDG_CACHE_HOME", folder_.path().string()},
-                                                              {"XDG_CONFIG_HOME", folder_.path().string()}}});
-    EXPECT_EQ(end.exit_code, 1) << command << ": " << end.err;
-    EXPECT_TRUE(contains_all(end.err, {"smollm2", "not installed"})) << command;
-  }
-}
-
-TEST_F(ProgramTest, print_config_shows_settings_and_their_origin) {
-  const ProcessResult run = shell("$ZINC run $MODEL --temp 0.5 -t 1 --print-config");
-  EXPECT_EQ(run.exit_code, 0) << run.err;
-  EXPECT_TRUE(contains_all(run.out, {"model = " + kModel + "  # command line\n", "temp = 0.5  # command line\n",
-                                     "top-k = 40  # zinc's own\n", "dry-multiplier = 0  # zinc's own\n",
-                                     "threads = 1  # command line\n", "max-tokens = 0  # default\n"}));
-  const ProcessResult serve = shell("ZINC_API_KEY=hush $ZINC serve $MODEL --port 81 --print-config");
-  EXPECT_TRUE(contains_all(
-      serve.out, {"port = 81  # command line\n", "api-key = (hidden)  # environment, ZINC_API_KEY\n", "parallel = "}));
-  EXPECT_EQ(serve.out.find("hush"), std::string::npos);
-  EXPECT_TRUE(contains_all(serve.out, {"swap = true  # default, from host\n"}));
-  EXPECT_TRUE(contains_all(shell("$ZINC serve $MODEL --host 0.0.0.0 --print-config").out, {"swap = false  # default"}));
-  EXPECT_TRUE(contains_all(shell("$ZINC serve $MODEL --no-swap --print-config").out, {"swap = false  # command line"}));
-  EXPECT_TRUE(contains_all(shell("$ZINC bench $MODEL --print-config").out, {"n-prompt = 512  # default\n", "file = "}));
-}
-
-TEST_F(ProgramTest, stop_option_takes_exactly_one_word) {
-  const ProcessResult before = zinc({"run", "--stop", "zzz", kModel, "hello", "-n", "4", "--temp", "0"});
-  EXPECT_EQ(before.exit_code, 0) << before.err;
-  EXPECT_EQ(before.out, zinc({"run", kModel, "hello", "-n", "4", "--temp", "0"}).out);
-}
 
 TEST_F(ProgramTest, missing_model_file_is_named) {
   expect_refused_by_name((folder_ / "not there.gguf").string());

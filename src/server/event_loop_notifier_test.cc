@@ -56,7 +56,8 @@ TEST_F(EventLoopNotifierTest, output_after_a_drain_wakes_the_loop_again) {
 }
 
 TEST_F(EventLoopNotifierTest, sink_without_a_listener_does_not_fill_the_queue) {
-  const auto one = std::make_shared<BufferingSink>(notifier_, std::weak_ptr<OutputListener>(), BufferingSink::Options{});
+  const auto one =
+      std::make_shared<BufferingSink>(notifier_, std::weak_ptr<OutputListener>(), BufferingSink::Options{});
   generate(*one, 100);
   ASSERT_EQ(posted_.size(), 1u);
   posted_.front()();
