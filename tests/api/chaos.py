@@ -254,9 +254,9 @@ if options.pid:
     time.sleep(1)
     stopping.set()
     os.kill(options.pid, signal.SIGTERM)
-    gone_by = time.monotonic() + 60
+    gone_by = time.monotonic() + 120  # the server drains for 30 s
     while is_running(options.pid):
-        assert time.monotonic() < gone_by, "the server is still running a minute after SIGTERM"
+        assert time.monotonic() < gone_by, "the server is still running two minutes after SIGTERM"
         time.sleep(0.05)
     for thread in threads:
         thread.join()

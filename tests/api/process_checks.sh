@@ -18,17 +18,26 @@ fails() { # fails PATTERN ARGUMENTS...: expects exit code 1 and PATTERN on stand
   fi
 }
 
+until_true() { # until_true WHAT COMMAND...: waits until the command succeeds; fails after two minutes
+  local what=$1 end=$((SECONDS + 120))
+  shift
+  until "$@"; do
+    [ $SECONDS -lt $end ] || { echo "after two minutes still not: $what" >&2 && cat "$folder/err" >&2 && exit 1; }
+    sleep 0.05
+  done
+}
+
+is_listening() { # sets url; fails if the server has ended
+  kill -0 "$pid" 2>/dev/null || { echo 'zinc serve ended before it listened:' >&2 && cat "$folder/err" >&2 && exit 1; }
+  url=$(sed -n 's/^listening on //p' "$folder/out")
+  [ -n "$url" ]
+}
+
 start() { # sets pid and url
   : >"$folder/out"
   "$zinc" serve "$model" --port 0 "$@" >"$folder/out" 2>"$folder/err" &
   pid=$!
-  for _ in $(seq 1200); do
-    url=$(sed -n 's/^listening on //p' "$folder/out")
-    [ -z "$url" ] || return 0
-    sleep 0.05
-  done
-  cat "$folder/err" >&2
-  exit 1
+  until_true 'the server listens' is_listening
 }
 
 ends_well() { # after a signal: exit code 0
@@ -55,12 +64,10 @@ ends_well 'idle'
 
 # A response in progress at the signal is finished; new connections are refused.
 start
+rm -f "$folder/stream" # of an earlier run
 curl -sSN "$url/v1/completions" -d '{"prompt":"once","max_tokens":900,"ignore_eos":true,"stream":true}' >"$folder/stream" &
 reader=$!
-for _ in $(seq 3000); do
-  ! grep -q 'data:' "$folder/stream" || break
-  sleep 0.02
-done
+until_true 'the stream has begun' grep -qs 'data:' "$folder/stream"
 kill -TERM "$pid"
 wait "$reader"
 ends_well 'in the middle of a stream'
@@ -94,10 +101,7 @@ head -n 1 "$folder/fifo" >/dev/null &
 : >"$folder/out"
 "$zinc" serve "$model" --port 0 >"$folder/out" 2>"$folder/fifo" &
 pid=$!
-until url=$(sed -n 's/^listening on //p' "$folder/out") && [ -n "$url" ]; do
-  kill -0 "$pid" 2>/dev/null || { echo 'the server ended with the reader of its standard error' >&2 && exit 1; }
-  sleep 0.05
-done
+until_true 'the server listens' is_listening
 rm "$folder/fifo"
 for _ in 1 2 3; do curl -sS "$url/v1/models" >/dev/null; done
 kill -TERM "$pid"
@@ -119,7 +123,7 @@ cp "$model" "$folder/truncated.gguf"
 : >"$folder/out"
 "$zinc" serve "$folder/truncated.gguf" --port 0 >"$folder/out" 2>"$folder/err" &
 pid=$!
-until url=$(sed -n 's/^listening on //p' "$folder/out") && [ -n "$url" ]; do sleep 0.05; done
+until_true 'the server listens' is_listening
 : >"$folder/truncated.gguf"
 curl -sS "$url/v1/completions" -d '{"prompt":"once","max_tokens":5}' >/dev/null 2>&1 || true
 code=0
@@ -140,17 +144,12 @@ status() { curl -sS -o /dev/null -w '%{http_code}' -H "api-key: $1" "$url/tokeni
 [ "$(status b) $(status a) $(status a)" = '401 200 429' ] || { echo 'limits of a named key' >&2 && exit 1; }
 echo '{"keys": [{"name": "alice", "key": "b"}]}' >"$folder/keys.json"
 kill -HUP "$pid"
-for _ in $(seq 100); do
-  [ "$(status b)" = 401 ] || break
-  sleep 0.05
-done
+has_key_b() { [ "$(status b)" = 200 ]; }
+until_true 'SIGHUP loads the new keys' has_key_b
 [ "$(status b) $(status a)" = '200 401' ] || { echo 'SIGHUP did not load the new keys' >&2 && exit 1; }
 echo 'no JSON' >"$folder/keys.json"
 kill -HUP "$pid"
-for _ in $(seq 100); do
-  ! grep -q 'the previous API keys stay in effect' "$folder/err" || break
-  sleep 0.05
-done
+until_true 'the bad keys are reported' grep -q 'the previous API keys stay in effect' "$folder/err"
 [ "$(status b)" = 200 ] || { echo 'a bad file of keys took the good ones away' >&2 && exit 1; }
 kill -TERM "$pid"
 ends_well 'with named keys'
@@ -168,11 +167,7 @@ rm -rf "$folder/home" && mkdir "$folder/home"
 HOME=$folder/home XDG_CACHE_HOME=$folder/home HF_HUB_OFFLINE=1 http_proxy=http://127.0.0.1:9 https_proxy=http://127.0.0.1:9 \
   PIP_INDEX_URL=http://127.0.0.1:9 OLLAMA_MODELS=$folder/home "$zinc" serve --port 0 >"$folder/out" 2>"$folder/err" &
 pid=$!
-for _ in $(seq 1200); do
-  url=$(sed -n 's/^listening on //p' "$folder/out")
-  [ -z "$url" ] || break
-  sleep 0.05
-done
+until_true 'the server listens' is_listening
 n=$((n + 2))
 curl -sS "$url/v1/chat/completions" -d '{"messages":[]}' -o "$folder/answer" -w '%{http_code}' | grep -q '^[45]' &&
   curl -sS "$url/v1/completions" -d '{"prompt":"x"}' | grep -q 'no model is loaded: choose one' || {

@@ -13,7 +13,7 @@ start() { # start NAME COMMAND...: sets `url` once it listens
   "$@" >"$folder/$name.out" 2>"$folder/$name.err" &
   pids+=($!)
   until url=$(sed -n 's/^listening on //p' "$folder/$name.out") && [ -n "$url" ]; do
-    if [ $((tries += 1)) -gt 600 ] || ! kill -0 "${pids[-1]}" 2>/dev/null; then
+    if [ $((tries += 1)) -gt 1200 ] || ! kill -0 "${pids[-1]}" 2>/dev/null; then
       echo "$name does not listen:" >&2
       cat "$folder/$name.err" >&2
       exit 1

@@ -34,6 +34,7 @@ ZINC, SOURCE = os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2])
 MODELS = SOURCE / "tests" / "data" / "oracle" / "models"
 SCHEMA = json.loads((SOURCE / "docs" / "check.schema.json").read_text())
 MODELS_SCHEMA = json.loads((SOURCE / "docs" / "models.schema.json").read_text())
+TIMEOUT_S = 120  # reached only if something never happens, even on a busy machine
 
 
 def run(*words, **environment):
@@ -53,7 +54,7 @@ class TerminalRun:
         os.close(theirs)
         self.seen = ""
 
-    def read_until(self, done, seconds=120):
+    def read_until(self, done, seconds=TIMEOUT_S):
         """What was printed, once `done` (of the text so far) holds or the program has ended."""
         end = time.monotonic() + seconds
         while not done(self.seen):
@@ -70,7 +71,7 @@ class TerminalRun:
 
     def finish(self):
         text = self.read_until(lambda text: False)
-        self.program.wait(timeout=60)
+        self.program.wait(timeout=TIMEOUT_S)
         os.close(self.ours)
         return text
 
@@ -251,7 +252,7 @@ class CliOutput(unittest.TestCase):
         self.assertNotIn("--tls-cert", words("zinc bench serve --"), "an option of `zinc serve`")
 
     def zsh_screen(self, line, wanted):
-        """The screen of a zsh after Tab, once it shows `wanted`, or after a minute."""
+        """The screen of a zsh after Tab, once it shows `wanted`, or after two minutes."""
         (self.folder / "_zinc").write_text(run(ZINC, "completion", "zsh").stdout)
         script = r"""
 zmodload zsh/zpty
@@ -260,7 +261,7 @@ zpty -w shell 'fpath=(FOLDER $fpath); autoload -Uz compinit; compinit -u -d FOLD
 zpty -r -m shell x '*ready*'
 zpty -w -n shell $'LINE\t\t'
 text=; wanted=(WANTED)
-for try in {1..300}; do
+for try in {1..600}; do
   sleep 0.2
   while zpty -rt shell piece; do text+=$piece; done
   missing=(); for word in $wanted; do [[ $text == *$word* ]] || missing+=$word; done
@@ -312,7 +313,7 @@ zpty -d shell
                                   stderr=subprocess.DEVNULL, text=True, env={**os.environ, **self.clean})
         try:
             address = server.stdout.readline().split()[-1]
-            model = json.load(urllib.request.urlopen(f"{address}/props", timeout=30))
+            model = json.load(urllib.request.urlopen(f"{address}/props", timeout=TIMEOUT_S))
         finally:
             server.terminate()
             server.wait()
@@ -448,16 +449,16 @@ zpty -d shell
         server, address = self.serve(str(MODELS / "qwen2-f16.gguf"))
         self.assertIn(f"Model: qwen2-f16\nChat:  {address}\nAPI:   {address}/v1\nCtrl-C stops", server.seen)
         self.assertNotIn("{", server.seen)
-        urllib.request.urlopen(f"{address}/health", timeout=30).read()
+        urllib.request.urlopen(f"{address}/health", timeout=TIMEOUT_S).read()
         text = server.read_until(lambda text: re.search(r"/health.*\n", text))
-        self.assertRegex(text, r"(?m)^\d\d:\d\d:\d\d GET /health 200 in 0\.0 s$")
+        self.assertRegex(text, r"(?m)^\d\d:\d\d:\d\d GET /health 200 in \d+\.\d s$")
         server.type("\x03")
         server.finish()
         self.assertEqual(server.program.returncode, 0)
 
     def test_serve_logs_json_on_request(self):
         server, address = self.serve(str(MODELS / "qwen2-f16.gguf"), "--log", "json")
-        urllib.request.urlopen(f"{address}/health", timeout=30).read()
+        urllib.request.urlopen(f"{address}/health", timeout=TIMEOUT_S).read()
         line = next(line for line in server.read_until(lambda text: re.search(r"/health.*\n", text)).split("\n") if "/health" in line)
         self.assertEqual(json.loads(line)["status"], 200)
 
@@ -465,7 +466,7 @@ zpty -d shell
         server, address = self.serve(str(MODELS / "qwen2-f16.gguf"), "--drain-seconds", "7", context=60000)
         request = urllib.request.Request(f"{address}/v1/chat/completions", method="POST", data=json.dumps({
             "stream": True, "ignore_eos": True, "messages": [{"role": "user", "content": "hi"}]}).encode())
-        answer = urllib.request.urlopen(request, timeout=30)
+        answer = urllib.request.urlopen(request, timeout=TIMEOUT_S)
         answer.readline()
         server.type("\x03")
         text = server.read_until(lambda text: "finishing" in text)

@@ -76,7 +76,7 @@ class Terminal:
         end = time.monotonic() + TIMEOUT_S
         while time.monotonic() < end:
             lines = self.lines()
-            if holds(lines):
+            if lines and holds(lines):
                 return lines
             time.sleep(0.05)
         raise AssertionError(f"{what} did not appear; the screen is:\n{self.screen()}")
@@ -85,7 +85,8 @@ class Terminal:
         return self.wait(lambda lines: any(text in line for line in lines), repr(text))
 
     def wait_for_prompt(self):
-        return self.wait(lambda lines: lines and lines[-1] == ">", "the prompt")
+        """Until then Ctrl-C is a signal, not a key, and a paste has no brackets."""
+        return self.wait(lambda lines: lines[-1] == ">", "the prompt")
 
     def close(self):
         self.tmux("kill-server")
@@ -678,6 +679,7 @@ class Chat(ScreenTest):
         chat.type("unfinished")
         chat.keys("C-c")
         chat.wait_for("again or Ctrl-D to exit")
+        chat.wait_for_prompt()
         chat.paste("one\ntwo")
         chat.wait_for("two")
         chat.type("!")
@@ -780,8 +782,10 @@ class Continue(ScreenTest):
         chat.wait_for("tok/s; context")
         chat.enter("/set top_k 7")
         chat.wait_for("top_k set")
+        chat.wait_for_prompt()
         chat.keys("C-c")
         chat.wait_for("again or Ctrl-D to exit")
+        chat.wait_for_prompt()
         chat.keys("C-c")
         self.assertIn("`zinc chat --continue 1` continues it", " ".join(chat.wait_for("exit code 0")))
         file = pathlib.Path(self.folder, "state", "zinc", "conversations", "1.json")
