@@ -177,9 +177,10 @@ TEST_F(ProgramTest, run_joins_piped_text_and_the_question) {
 }
 
 TEST_F(ProgramTest, run_says_that_it_waits_for_an_open_pipe) {
-  const ProcessResult end = shell("sleep 4 | $ZINC run $MODEL hello -n 1");
-  EXPECT_EQ(end.exit_code, 0) << end.err;
-  EXPECT_TRUE(contains_all(end.err, {"waiting for standard input", "--no-stdin"}));
+  const ProcessResult end =  // the pipe stays open until the program says so
+      shell("{ until grep -qs waiting err; do sleep 0.1; done; } | $ZINC run $MODEL hello -n 1 2>err");
+  EXPECT_EQ(end.exit_code, 0) << contents(folder_ / "err");
+  EXPECT_TRUE(contains_all(contents(folder_ / "err"), {"waiting for standard input", "--no-stdin"}));
   EXPECT_EQ(shell("sleep 1 | $ZINC run $MODEL hello -n 1 --no-stdin").err.find("waiting"), std::string::npos);
 }
 
@@ -323,7 +324,7 @@ TEST_F(ProgramTest, closed_output_pipe_ends_the_answer) {
 
 TEST_F(ProgramTest, interrupt_during_decode_keeps_the_text_and_prints_the_figures) {
   const std::string command = "$ZINC run $MODEL hello -n 0 -c 100000 --temp 0 -v";
-  const ProcessResult end = interrupt("", command);
+  const ProcessResult end = interrupt("", command, 6);
   EXPECT_EQ(end.exit_code, 130);
   EXPECT_GT(end.out.size(), 5u);
   EXPECT_EQ(end.out.back(), '\n');

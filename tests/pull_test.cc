@@ -39,7 +39,7 @@ std::string large_model(size_t n_bytes = kLargeBytes) {
 class PullTest : public testing::Test {
  protected:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::seconds kEventTimeout{30}, kExitTimeout{120};
+  static constexpr std::chrono::seconds kEventTimeout{120}, kExitTimeout{120}, kRunTimeout{240};
 
   std::vector<std::pair<std::string, std::string>> environment() const {
     return {{"XDG_CACHE_HOME", (root_ / "cache").string()},
@@ -51,10 +51,8 @@ class PullTest : public testing::Test {
 
   ProcessResult zinc(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), ZINC_PROGRAM);
-    const Result<ProcessResult> end = run_process({.argv = arguments,
-                                                   .folder = root_.path(),
-                                                   .environment = environment(),
-                                                   .time_limit = std::chrono::seconds(60)});
+    const Result<ProcessResult> end = run_process(
+        {.argv = arguments, .folder = root_.path(), .environment = environment(), .time_limit = kRunTimeout});
     EXPECT_TRUE(end.ok()) << end.error().message;
     return end.ok() ? end.value() : ProcessResult{.exit_code = -1};
   }

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -481,10 +481,10 @@ TEST(JsonSchema, hostile_schemas_are_processed_in_bounded_time) {
   for (const std::string& schema : schemas) {
     const Result<json::value> parsed = parse_json(schema);
     ASSERT_TRUE(parsed.ok()) << parsed.error().message << schema.substr(0, 200);
-    const auto begin = std::chrono::steady_clock::now();
+    const std::clock_t begin = std::clock();
     const Result<Grammar> grammar = json_schema_grammar(parsed.value());
-    const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-    EXPECT_LT(ms, 5000) << schema.substr(0, 200);
+    const double cpu_s = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+    EXPECT_LT(cpu_s, 5) << schema.substr(0, 200);
     if (!grammar.ok()) continue;
     GrammarMatcher matcher(grammar.value());
     matcher.automaton().set_work_budget(1 << 20);

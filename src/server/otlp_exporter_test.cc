@@ -100,12 +100,10 @@ TEST(OtlpExporter, spans_reach_a_collector) {
 }
 
 TEST(OtlpExporter, collector_that_is_away_is_reported_once) {
-  uint16_t port = 0;
-  {
-    boost::asio::io_context loop;
-    boost::asio::ip::tcp::acceptor free_port(loop, {boost::asio::ip::make_address("127.0.0.1"), 0});
-    port = free_port.local_endpoint().port();
-  }
+  boost::asio::io_context loop;  // a bound port on which no program listens, and which no other program can take
+  const boost::asio::ip::tcp::socket bound(
+      loop, boost::asio::ip::tcp::endpoint(boost::asio::ip::make_address("127.0.0.1"), 0));
+  const uint16_t port = bound.local_endpoint().port();
   std::vector<std::string> errors;
   {
     OtlpExporter exporter(fmt::format("http://127.0.0.1:{}", port),

@@ -40,20 +40,21 @@ class ProgramFixture : public testing::Test {
     return end;
   }
 
-  // The result of `command` after a Ctrl-C that arrives once its model is loaded; on a busy machine that takes longer.
+  // The result of `command` after a Ctrl-C that arrives once its model is loaded and `n_wanted_bytes` are printed; on a
+  // busy machine that takes longer.
   // --foreground: else timeout signals the program and then its process group, and a second Ctrl-C ends it at once.
-  ProcessResult interrupt(const std::string& before, const std::string& command) const {
+  ProcessResult interrupt(const std::string& before, const std::string& command, size_t n_wanted_bytes = 1) const {
     ProcessResult end;
-    for (const double seconds : {1.5, 5.0, 20.0}) {
+    for (const double seconds : {1.5, 5.0, 20.0, 50.0}) {
       end = shell(fmt::format("{}timeout --foreground --preserve-status -s INT {} {}", before, seconds, command));
-      if (!end.out.empty()) break;
+      if (end.out.size() >= n_wanted_bytes) break;
     }
     return end;
   }
 
   ProcessResult run_to_the_end(Process process) const {
     process.folder = folder_.path();
-    process.time_limit = std::chrono::seconds(60);
+    process.time_limit = std::chrono::seconds(120);
     const Result<ProcessResult> end = run_process(process);
     EXPECT_TRUE(end.ok()) << end.error().message;
     return end.ok() ? end.value() : ProcessResult{.exit_code = -1};
