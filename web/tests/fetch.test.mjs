@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import test, { after, before } from 'node:test';
-import { cleanUp, openBrowser, openPage, startZinc } from './harness.mjs';
+import { cleanUp, openContext, openPage, startZinc } from './harness.mjs';
 
 let zinc;
 let foreign, neighbor; // other origins, with an empty page: a foreign host, and another port of this machine
@@ -47,7 +47,7 @@ const fetchCompletion = (page, url, body) =>
   );
 
 const openOrigin = async (origin) => {
-  const context = await (await openBrowser()).newContext();
+  const context = await openContext();
   const page = await context.newPage();
   await page.goto(origin);
   return { page, close: () => context.close() };

@@ -21,9 +21,9 @@ export async function cleanUp() {
 }
 
 // Starts `zinc serve`. `home` separates its models from those of the user who runs the tests.
-export async function startZinc(args = [], { port = 0, home = mkdtempSync(join(tmpdir(), 'zinc-page-')) } = {}) {
+export async function startZinc(args = [], { home = mkdtempSync(join(tmpdir(), 'zinc-page-')) } = {}) {
   const model = `tiny=${join(modelFolder, 'qwen3-q8_0.gguf')}`;
-  const child = spawn(zinc, ['serve', model, '--port', String(port), '--parallel', '4', '-c', '2048', ...args], {
+  const child = spawn(zinc, ['serve', model, '--port', '0', '--parallel', '4', '-c', '2048', ...args], {
     env: { ...process.env, HOME: home, XDG_CACHE_HOME: join(home, 'cache'), XDG_CONFIG_HOME: join(home, 'config'), HF_HOME: join(home, 'hf') },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
@@ -48,7 +48,7 @@ export async function startZinc(args = [], { port = 0, home = mkdtempSync(join(t
     await stop();
     rmSync(home, { recursive: true, force: true });
   });
-  return { url, port: Number(new URL(url).port), home, stop };
+  return { url, home, stop };
 }
 
 // A proxy between the page and the server. While `script` is set, the proxy answers chat requests itself: it calls
@@ -222,6 +222,13 @@ export async function openBrowser() {
   return browser;
 }
 
+// A browser context whose waits have the timeout of all tests.
+export async function openContext(options = {}) {
+  const context = await (await openBrowser()).newContext(options);
+  context.setDefaultTimeout(kTimeoutMs);
+  return context;
+}
+
 export const kDesktop = { width: 1280, height: 860 };
 export const kPhone = { width: 390, height: 844 };
 
@@ -256,8 +263,7 @@ export async function ready(page) {
 // A new page that records forbidden events: executed scripts, requests to other origins, errors, violations of the policy.
 // `prepare` runs before the page is opened.
 export async function openPage(url, options = {}, prepare = async () => undefined) {
-  const context = await (await openBrowser()).newContext({ viewport: kDesktop, colorScheme: 'light', serviceWorkers: 'block', ...options });
-  context.setDefaultTimeout(kTimeoutMs);
+  const context = await openContext({ viewport: kDesktop, colorScheme: 'light', serviceWorkers: 'block', ...options });
   await holdTimers(context, kMinHeldMs);
   const page = await context.newPage();
   const seen = { foreign: [], errors: [], violations: [], executed: [] };
@@ -283,10 +289,12 @@ export async function openPage(url, options = {}, prepare = async () => undefine
   return { page, context, seen, close: () => context.close() };
 }
 
-// Returns once the message is displayed: a tap becomes a click only after a delay.
+// Waits for the end of an answer, which is stored after its last word is displayed: until then Enter does nothing. Returns once the
+// message is displayed: a tap becomes a click only after a delay.
 export async function sendMessage(page, text) {
   const nBefore = await page.locator('#thread .by-user').count();
   await page.fill('#prompt', text);
+  await page.locator('.send:not(.is-stop):enabled').waitFor();
   const isPhone = await page.evaluate(() => matchMedia('(pointer: coarse) and (hover: none)').matches);
   if (isPhone) await page.getByRole('button', { name: 'Send' }).tap();
   else await page.press('#prompt', 'Enter');
@@ -309,7 +317,7 @@ export async function renderedAnswer(page) {
   return answer;
 }
 
-// Waits until the layout has not changed for ten frames.
+// Waits until no text is being rendered and the layout has not changed for ten frames.
 export const untilStable = (page) =>
   page.evaluate(
     () =>
@@ -317,7 +325,8 @@ export const untilStable = (page) =>
         let [before, nSame] = ['', 0];
         const check = () => {
           const now = [scrollY, document.documentElement.scrollHeight, document.querySelector('[aria-busy="true"]')].join();
-          nSame = now === before ? nSame + 1 : 0;
+          const isRendering = document.querySelector('.prose[aria-busy="true"]') !== null;
+          nSame = now === before && !isRendering ? nSame + 1 : 0;
           before = now;
           if (nSame < 10) requestAnimationFrame(check);
           else resolve();
@@ -325,6 +334,10 @@ export const untilStable = (page) =>
         check();
       }),
   );
+
+// Waits until the answers show these tokens; many tokens, or few on a busy machine, are rendered in several steps.
+export const untilTokens = (page, texts) =>
+  page.waitForFunction((wanted) => JSON.stringify([...document.querySelectorAll('.text .token')].map((token) => token.textContent)) === wanted, JSON.stringify(texts));
 
 // The HTML of the rendered last answer, without syntax highlighting, which arrives asynchronously.
 export async function renderedHtml(page) {

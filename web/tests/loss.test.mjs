@@ -112,14 +112,21 @@ test('a draft with a 6 MB attachment survives a reload and is deleted after send
   await close();
 });
 
+// Types and reloads in one task of the page; returns once the new page is loaded.
+const typeAndReload = (page, text) =>
+  Promise.all([
+    page.waitForEvent('load'),
+    page.evaluate((words) => {
+      const field = document.getElementById('prompt');
+      field.value = words;
+      field.dispatchEvent(new InputEvent('input', { bubbles: true }));
+      location.reload();
+    }, text),
+  ]);
+
 test('text typed just before a reload is kept', async () => {
   const { page, close } = await openPage(proxy.url);
-  await page.evaluate(() => {
-    const field = document.getElementById('prompt');
-    field.value = 'just now';
-    field.dispatchEvent(new InputEvent('input', { bubbles: true }));
-    location.reload();
-  });
+  await typeAndReload(page, 'just now');
   await page.waitForFunction(() => document.getElementById('prompt')?.value === 'just now');
   await close();
 });
@@ -463,13 +470,15 @@ test('after a reload, Compare shows the prompt and all text received', async () 
   await page.getByRole('button', { name: 'Ask both' }).click();
   await page.waitForFunction(() => [...document.querySelectorAll('.side .prose')].filter((prose) => prose.textContent.length > 900).length === 2);
   await page.press('[aria-label="Prompt for both"]', 'Enter'); // ignored while both sides are streaming
-  const seen = await page.evaluate(() => {
-    const texts = [...document.querySelectorAll('.side .prose')].map((prose) => prose.textContent.trim());
-    location.reload();
-    return texts;
-  });
+  const [seen] = await Promise.all([
+    page.evaluate(() => {
+      const texts = [...document.querySelectorAll('.side .prose')].map((prose) => prose.textContent.trim());
+      location.reload();
+      return texts;
+    }),
+    page.waitForEvent('load'), // a key pressed earlier would go to the old page
+  ]);
   assert.ok(seen.every((text) => text.length > 900));
-  await page.waitForLoadState();
   await page.waitForSelector('#prompt');
   await page.keyboard.press('Alt+C');
   await page.waitForFunction(() => document.querySelectorAll('.side .notice.is-stopped').length === 2);
@@ -530,12 +539,7 @@ test('text typed just before a reload does not lose an attachment too large for 
   await attach(page, 'big.txt', 'x'.repeat(6_000_000));
   await page.locator('.chips li').waitFor();
   await untilDraft(page, ({ attachments }) => attachments.length === 1);
-  await page.evaluate(() => {
-    const field = document.getElementById('prompt');
-    field.value = 'just now';
-    field.dispatchEvent(new InputEvent('input', { bubbles: true }));
-    location.reload();
-  });
+  await typeAndReload(page, 'just now');
   await page.waitForFunction(() => document.getElementById('prompt')?.value === 'just now');
   await page.locator('.chips li', { hasText: 'big.txt' }).waitFor();
   await close();

@@ -64,6 +64,7 @@ test('a question without a loaded model offers to choose one, and Retry answers 
   const tiny = page.locator('[data-model="tiny"]');
   await tiny.getByRole('button', { name: 'Load', exact: true }).click();
   await tiny.locator('.badge', { hasText: 'loaded' }).waitFor();
+  await page.waitForFunction(() => document.querySelector('select.model-picker')?.value === 'tiny'); // its properties are fetched after the list
   await page.keyboard.press('Escape');
   await notice.getByRole('button', { name: 'Retry' }).click();
   await page.locator('.by-assistant .figures', { hasText: 'tiny' }).waitFor();
@@ -100,8 +101,9 @@ const entryOf = (id, more) => ({
 });
 const libraryOf = (data, download = null) => ({ object: 'list', memory_bytes: 16e9, memory_available_bytes: 12e9, activating: '', download, data });
 const openLibrary = async (data, download) => {
-  const opened = await openPage(proxy.url);
-  await opened.page.route('**/models', (route) => (new URL(route.request().url()).pathname === '/models' ? route.fulfill({ json: libraryOf(data, download) }) : route.continue()));
+  // Before the page is opened: the real list, already on its way, would replace this one.
+  const opened = await openPage(proxy.url, {}, (page) => page.route('**/models', (route) =>
+    (new URL(route.request().url()).pathname === '/models' ? route.fulfill({ json: libraryOf(data, download) }) : route.continue())));
   await opened.page.keyboard.press('Alt+M');
   return opened;
 };

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import test from 'node:test';
 import {
   attach, finishedAnswer, fireTimers, importFile, interruptedConversation, kPhone, openPage, pickFile, readStore,
-  renderedHtml, replyWith, sendMessage, sleep, startConversation, untilDraft, untilMessage, untilStable, useProxy, ready } from './harness.mjs';
+  renderedHtml, replyWith, sendMessage, sleep, startConversation, untilDraft, untilMessage, untilStable, untilTokens, useProxy, ready } from './harness.mjs';
 
 const proxy = useProxy();
 
@@ -845,11 +845,10 @@ test('the token view also shows text received without probabilities', async () =
   await answer.getByRole('button', { name: 'Continue' }).click();
   await page.locator('.prose', { hasText: 'three four' }).waitFor();
   await answer.getByRole('button', { name: 'Probabilities' }).click();
-  assert.deepEqual(await answer.locator('.text .token').allTextContents(), ['One', ' two', ' three four']);
+  await untilTokens(page, ['One', ' two', ' three four']);
   await pill.click();
   await answer.getByRole('button', { name: 'Continue' }).click();
-  await page.waitForFunction(() => document.querySelectorAll('.text .token').length === 5);
-  assert.deepEqual(await answer.locator('.text .token').allTextContents(), ['One', ' two', ' three four', 'One', ' two']);
+  await untilTokens(page, ['One', ' two', ' three four', 'One', ' two']);
   await close();
 });
 
@@ -918,7 +917,7 @@ test('probabilities are visible at once: words are tinted while they stream, wit
   await page.evaluate(() => (window.firstToken = document.querySelector('.text .token')));
   go();
   await finishedAnswer(page);
-  assert.deepEqual(await answer.locator('.text .token').allTextContents(), ['The', ' **sky**', ' is\n', 'blue', '.']);
+  await untilTokens(page, ['The', ' **sky**', ' is\n', 'blue', '.']);
   assert.ok(await page.evaluate(() => window.firstToken.isConnected), 'tokens are not rendered again');
   await answer.locator('.first-time', { hasText: 'the less sure the model was' }).getByRole('button', { name: 'Got it' }).click();
   await answer.locator('.text .token').nth(3).click();
@@ -935,12 +934,12 @@ test('probabilities are visible at once: words are tinted while they stream, wit
 
 test('code is colored while it streams, and stays colored while it grows', async () => {
   const { page, close } = await openPage(proxy.url);
-  let isOpen = true;
+  const kMaxLines = 200; // growing code of 6,000 characters and more is colored at its end only
+  let [grows, isOpen] = [false, true];
   proxy.script = async (reply) => {
     reply.delta({ content: '```js\nlet first = 1;\n' });
-    for (let i = 0; isOpen && reply.connection.isOpen; ++i) {
-      reply.delta({ content: `let a${i} = "text";\n` });
-      await sleep(15);
+    for (let i = 0; isOpen && reply.connection.isOpen; await sleep(15)) {
+      if (grows && i < kMaxLines) reply.delta({ content: `let a${i++} = "text";\n` });
     }
     reply.end();
   };
@@ -955,6 +954,7 @@ test('code is colored while it streams, and stays colored while it grows', async
     };
     check();
   });
+  grows = true;
   await page.waitForFunction(() => document.querySelectorAll('.hljs-string').length > 20);
   assert.equal(await page.locator('.by-assistant').getAttribute('aria-busy'), 'true');
   assert.ok(await page.evaluate(() => window.keyword.isConnected && window.nLost === 0), 'colors do not flicker');
@@ -1032,6 +1032,7 @@ test('titles are cut by width, not by length', async () => {
   assert.equal(await head.textContent(), title);
   assert.ok(await head.evaluate((element) => element.scrollWidth <= element.clientWidth), 'it fits');
   await page.setViewportSize(kPhone);
+  await page.waitForFunction((width) => innerWidth === width, kPhone.width);
   assert.ok(await head.evaluate((element) => element.scrollWidth > element.clientWidth && getComputedStyle(element).textOverflow === 'ellipsis'));
   assert.equal(await page.locator('.model-picker').evaluate((element) => getComputedStyle(element).textOverflow), 'ellipsis');
   await close();

@@ -74,6 +74,7 @@ test('by touch: files, settings, tools, probabilities, a link', async () => {
   const { page, context, close } = await open();
   await attach(page, 'notes.txt', 'inside');
   await page.locator('.pill', { hasText: 'Probabilities' }).tap();
+  await page.locator('.pill[aria-pressed="true"]', { hasText: 'Probabilities' }).waitFor();
   await sendMessage(page, 'Is it so?');
   let answer = await finishedAnswer(page);
   assert.match(proxy.requests[0].messages[0].content, /notes\.txt\n```\ninside/);
@@ -86,6 +87,7 @@ test('by touch: files, settings, tools, probabilities, a link', async () => {
   await page.fill('dialog [name="system"]', 'Be brief.');
   await page.fill('dialog [name="tools"]', '[{"type":"function","function":{"name":"weather"}}]');
   await tap(page, 'Close');
+  await page.getByRole('dialog').waitFor({ state: 'detached' }); // behind it nothing takes the focus
   await sendMessage(page, 'And the weather?');
   await page.locator('.card textarea').fill('sun');
   await tap(page, 'Send result');

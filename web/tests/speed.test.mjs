@@ -86,6 +86,7 @@ async function traced(page, tokens) {
   await browser.startTracing(page, { categories: kCategories });
   await sendMessage(page, 'go');
   await page.waitForFunction(() => document.querySelectorAll('.by-assistant .figures').length === document.querySelectorAll('.by-assistant').length);
+  await finishedAnswer(page);
   await sleep(1000);
   const trace = await browser.stopTracing();
   return tasksOf(trace, 1000);
