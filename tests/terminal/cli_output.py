@@ -95,11 +95,17 @@ class CliOutput(unittest.TestCase):
         """What a command prints on a terminal."""
         return TerminalRun([ZINC, *words], columns, {**self.clean, "NO_COLOR": ""}).finish()
 
-    def scripted(self, *pieces):
+    def scripted(self, *pieces, template=script_model.TEMPLATE):
         """A model that outputs these pieces."""
         path = self.folder / "scripted.gguf"
-        script_model.write(path, pieces)
+        script_model.write(path, pieces, template)
         return str(path)
+
+    def report(self, model, *more):
+        """The JSON of one answer."""
+        end = run(ZINC, "run", model, "2+2?", "-t", "1", "--json", *more, **self.clean)
+        self.assertEqual(end.returncode, 0, end.stderr)
+        return json.loads(end.stdout)
 
     def check(self, *words):
         end = run(ZINC, "check", "--json", *words, **self.clean)
@@ -358,6 +364,26 @@ zpty -d shell
         cut = run(ZINC, "run", model, "2+2?", "-t", "1", "-n", "3", **self.clean)
         self.assertEqual(cut.stdout, "\n")
         self.assertIn("cut off before the answer at the limit of 3 tokens", cut.stderr)
+
+    def test_think_and_no_think_render_the_template_of_their_mode(self):
+        model = self.scripted("ok", template="{{ messages[0].content }}{% if enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}<go>")
+        on, off, default = (self.report(model, *more)["prompt_tokens"] for more in (["--think"], ["--no-think"], []))
+        self.assertGreater(off, on)
+        self.assertEqual(default, on)
+
+    def test_no_think_closes_a_thought_that_the_template_opens(self):
+        model = self.scripted("\n", "Two and two.", "</think>", "\n\n", "Four", ".", template="{{ messages[0].content }}<think>{{ '\n' }}")
+        for more, reasoning in ((["--think"], "Two and two."), (["--no-think"], "")):
+            out = self.report(model, *more)
+            self.assertEqual((out["reasoning"].strip(), out["text"]), (reasoning, "Four."))
+
+    def test_think_budget_ends_the_thought_as_the_family_does_and_leads_into_the_answer(self):
+        model = self.scripted("<think>", "\n", "One, ", "two, ", "three, ", "four, ", "five.", "</think>", "\n\n", "Four", ".")
+        out = self.report(model, "--think-budget", "2")
+        self.assertRegex(out["reasoning"], r"^One, +Considering the limited time by the user")
+        self.assertNotIn("two", out["reasoning"])
+        self.assertEqual((out["text"], out["finish_reason"]), ("Four.", "end_token"))
+        self.assertEqual(self.report(model)["reasoning"], "One, two, three, four, five.")
 
     def test_answer_wraps_at_blanks_on_a_terminal(self):
         words = ["Words ", "of ", "an ", "answer ", "wrap ", "at ", "blanks, ", "never ", "inside."]

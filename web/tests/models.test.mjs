@@ -190,7 +190,7 @@ test('thinking is offered as the model supports it', async () => {
       await route.fulfill({ json: body });
     }));
   };
-  const budget = async (page) => {
+  const nBudgetFields = async (page) => {
     await page.keyboard.press('Control+,');
     await page.getByRole('dialog').waitFor();
     const n = await page.locator('dialog [name="thinking_budget"]').count();
@@ -201,21 +201,21 @@ test('thinking is offered as the model supports it', async () => {
   let { page, close } = await openWith(toggle);
   await page.getByRole('button', { name: 'Thinking off' }).click();
   await page.getByRole('button', { name: 'Thinking on' }).waitFor();
-  assert.equal(await budget(page), 1);
+  await setField(page, 'thinking_budget', '64');
   await sendMessage(page, 'hi');
   await eventually(() => proxy.requests.length === 1);
-  assert.equal(proxy.requests[0].enable_thinking, true);
+  assert.deepEqual([proxy.requests[0].enable_thinking, proxy.requests[0].thinking_budget], [true, 64]);
   await close();
 
   ({ page, close } = await openWith(effort));
   await page.getByLabel('Thinking effort').selectOption('high');
   await sendMessage(page, 'hi');
   await eventually(() => proxy.requests.length === 1);
-  assert.deepEqual([proxy.requests[0].reasoning_effort, proxy.requests[0].enable_thinking], ['high', undefined]);
+  assert.deepEqual([proxy.requests[0].reasoning_effort, proxy.requests[0].enable_thinking, proxy.requests[0].thinking_budget], ['high', undefined, undefined]);
   await close();
 
   ({ page, close } = await openWith(none));
   assert.equal(await page.locator('.pill', { hasText: 'Thinking' }).count(), 0);
-  assert.equal(await budget(page), 0, 'no limit of thinking for a model that does not think');
+  assert.equal(await nBudgetFields(page), 0, 'no limit of thinking for a model that does not think');
   await close();
 });
