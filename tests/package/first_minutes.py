@@ -3,8 +3,10 @@
 
     first_minutes.py BUILD_FOLDER
 
-The clients `openai` and `ollama` run on this machine, against the server in the bare system.
+The browser and the clients `openai` and `ollama` run on this machine, against the server in the bare system.
 """
+import functools
+import http.server
 import json
 import os
 import pathlib
@@ -15,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -23,6 +26,7 @@ from bare_system import BareSystem, run
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(sys.argv[1]).resolve()
 MODELS = ROOT / "tests/data/oracle/models"
+BROWSER_TESTS = BUILD / "first-minutes"  # packages of web/tests; not the folder of the test web_page, which may run at this moment
 CLIENTS = ["openai==3.49.0", "ollama==0.6.3"]
 ZINC = "/venv/bin/zinc"
 TIMEOUT_S = 120
@@ -69,6 +73,11 @@ class Terminal:
         return code
 
 
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
 class FirstMinutes(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -86,6 +95,7 @@ class FirstMinutes(unittest.TestCase):
             shutil.copy(MODELS / f"{model}.gguf", cls.system.root / f"home/user/{model}.gguf")
         run("python3", "-m", "venv", cls.folder / "clients")
         run(cls.folder / "clients/bin/pip", "install", "-q", *CLIENTS)
+        run(ROOT / "web/fetch_packages.sh", "npm", ROOT / "web/tests", BROWSER_TESTS, "the browser of this test needs them")
 
     def prompt_tokens(self, *words, **options):
         end = subprocess.run(self.system.command(ZINC, "run", "/home/user/qwen3-q8_0.gguf", *words, "-n", "4", "-v"), capture_output=True,
@@ -112,12 +122,13 @@ class FirstMinutes(unittest.TestCase):
         terminal.type("/quit\r")
         self.assertEqual(terminal.close(), 0, terminal.seen)
 
-    def test_server_has_the_page_switches_models_and_answers_openai_and_ollama(self):
-        with self.system.serve(ZINC, "serve", "qwen=/home/user/qwen3-q8_0.gguf", "llama=/home/user/llama-q8_0.gguf") as server:
-            self.assertIn("<title>", server.get("/"))
-            names = [model["id"] for model in json.loads(server.get("/v1/models"))["data"]]
-            self.assertEqual([name for name in names if name in ("qwen", "llama")], ["qwen", "llama"])
-            for model in ["qwen", "llama"]:
+    def test_page_switches_models_and_the_server_answers_openai_and_ollama(self):
+        self.pull("llama-q8_0")
+        with self.system.serve(ZINC, "serve", "qwen=/home/user/qwen3-q8_0.gguf") as server:
+            self.assertEqual(self.models(server), {"qwen": True, "llama-q8_0": False})
+            self.switch_on_the_page(server, "llama-q8_0")
+            self.assertEqual(self.models(server), {"qwen": False, "llama-q8_0": True})
+            for model in ["qwen", "llama-q8_0"]:
                 self.ask("openai", "OpenAI", f"""
 answer = OpenAI(base_url="{server.address}/v1", api_key="none").chat.completions.create(
     model="{model}", messages=[{{"role": "user", "content": "Hi"}}], max_tokens=4)
@@ -125,6 +136,28 @@ assert answer.model == "{model}" and answer.usage.completion_tokens == 4, answer
                 self.ask("ollama", "Client", f"""
 answer = Client("{server.address}").chat("{model}", [{{"role": "user", "content": "Hi"}}], options={{"num_predict": 4}})
 assert answer.model == "{model}" and answer.eval_count == 4 and answer.done, answer""")
+
+    def pull(self, model):
+        """Downloads a file of the user's folder, from a server on this machine."""
+        folder = self.system.root / "home/user"
+        files = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(QuietHandler, directory=folder))
+        files.handle_error = lambda *_: None  # the probe closes the connection after a byte
+        threading.Thread(target=files.serve_forever, daemon=True).start()
+        try:
+            self.system.run(ZINC, "pull", f"http://127.0.0.1:{files.server_port}/{model}.gguf")
+        finally:
+            files.shutdown()
+            files.server_close()
+
+    def models(self, server):
+        """Every installed model, and whether it is loaded."""
+        return {model["id"]: model["active"] for model in json.loads(server.get("/v1/models"))["data"]}
+
+    def switch_on_the_page(self, server, model):
+        for script in ["harness.mjs", "switch_model.mjs"]:
+            shutil.copy(ROOT / "web/tests" / script, BROWSER_TESTS)
+        run("node", BROWSER_TESTS / "switch_model.mjs", server.address, model, env={
+            **os.environ, "ZINC_CHROMIUM": run(ROOT / "tools/find_browser.sh").strip(), "ZINC_TEST_OUT": self.folder / "screenshots"})
 
     def ask(self, package, client, body):
         run(self.folder / "clients/bin/python", "-c", ASK.format(package=package, client=client, body=body))
