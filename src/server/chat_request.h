@@ -33,6 +33,7 @@ struct KeepAliveTime {
 struct ToolChoice {
   bool requires_call = false;
   std::vector<std::string> names = {};  // tools that may be called; empty: all
+  bool is_named = false;                // one function is named: exactly one call
 };
 
 using RawPrompt = std::variant<std::string, std::vector<TokenId>>;
@@ -99,6 +100,7 @@ struct ChatRequest {
   static constexpr int kWholeContext = -1;
 
   bool is_chat() const { return prompts.empty(); }
+  bool allows_parallel_calls() const { return parallel_tool_calls && !tool_choice.is_named; }
 };
 
 }  // namespace zinc

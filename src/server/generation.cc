@@ -170,7 +170,7 @@ void Generation::apply_deltas(size_t index, std::vector<Delta> deltas, std::stri
     if (state.stopped_after_call) return;
     const bool ends_call = std::holds_alternative<CallEnd>(delta);
     apply_delta(index, std::move(delta), out);
-    if (!ends_call || prepared_.request.parallel_tool_calls) continue;
+    if (!ends_call || prepared_.request.allows_parallel_calls()) continue;
     state.stopped_after_call = true;
     prepared_.model->engine->cancel(state.id);
   }

@@ -397,7 +397,7 @@ void read_tool_choice(const FieldReader& fields, ChatRequest& out) {
     const std::string type = inside.required_text("type");
     if (type == "allowed_tools") return read_allowed_tools(inside, out);
     if (type == "function") {
-      out.tool_choice = {.requires_call = true, .names = {chosen_function(inside)}};
+      out.tool_choice = {.requires_call = true, .names = {chosen_function(inside)}, .is_named = true};
       return;
     }
     return fields.errors().add("tool_choice", "'tool_choice.type' must be 'function' or 'allowed_tools'");

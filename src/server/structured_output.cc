@@ -107,8 +107,9 @@ std::string output_key(const ServedModel& model, const ChatRequest& request, con
     return to_json(json::array(list.begin(), list.end()));
   };
   return fmt::format("output {} {}{}{}{} {} {} {} {}", model.tool_format->name, request.tool_choice.requires_call,
-                     request.parallel_tool_calls, place.starts_open, place.is_allowed, names(request.tool_choice.names),
-                     names(request.strict_tools), to_json(request.tools), content_key(request.response_format));
+                     request.allows_parallel_calls(), place.starts_open, place.is_allowed,
+                     names(request.tool_choice.names), names(request.strict_tools), to_json(request.tools),
+                     content_key(request.response_format));
 }
 
 Result<std::shared_ptr<Constraint>> output_constraint(const ServedModel& model, const ChatRequest& request,
@@ -117,7 +118,7 @@ Result<std::shared_ptr<Constraint>> output_constraint(const ServedModel& model, 
     OutputSyntax syntax{.format = *model.tool_format,
                         .tools = callable_tools(request),
                         .tool_schemas = &tools,
-                        .allows_parallel_calls = request.parallel_tool_calls,
+                        .allows_parallel_calls = request.allows_parallel_calls(),
                         .starts_in_reasoning = place.starts_open,
                         .may_reason = place.is_allowed};
     if (request.tool_choice.requires_call) {

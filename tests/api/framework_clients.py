@@ -97,6 +97,7 @@ def check_pydantic_ai():
 
 
 # Forced tools, which these packages use by default. The tiny model's weights are random: only the server makes it obey.
+# pydantic-ai and smolagents send `required`, one or more calls: a random model would not stop after the first.
 def check_pydantic_ai_forces_its_output_tool():
     model = OpenAIChatModel("scripted", provider=OpenAIProvider(**scripted))
     assert pydantic_ai.Agent(model, output_type=City).run_sync(call("final_result", city="Ulm")).output == City(city="Ulm")

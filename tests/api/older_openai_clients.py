@@ -76,8 +76,7 @@ def check_instructor_forces_a_tool_by_default():
     assert city.city == "Ulm", city
     client = instructor.from_openai(openai.OpenAI(base_url=sys.argv[3] + "/v1", api_key="none", max_retries=0))
     for seed in range(20):
-        client.chat.completions.create(model="tiny", response_model=Reading, messages=user("hi"), max_retries=0, seed=seed,
-                                       parallel_tool_calls=False)
+        client.chat.completions.create(model="tiny", response_model=Reading, messages=user("hi"), max_retries=0, seed=seed)
 
 
 checks = [value for name, value in list(globals().items()) if name.startswith("check_")]

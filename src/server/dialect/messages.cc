@@ -181,7 +181,8 @@ void read_tool_choice_field(const FieldReader& fields, ChatRequest& out) {
   out.parallel_tool_calls = !inside.boolean("disable_parallel_tool_use").value_or(false);
   if (type == "none") out.tools = nullptr;
   out.tool_choice.requires_call = type == "any" || type == "tool";
-  if (type == "tool") out.tool_choice.names = {inside.required_text("name")};
+  out.tool_choice.is_named = type == "tool";
+  if (out.tool_choice.is_named) out.tool_choice.names = {inside.required_text("name")};
   if (type != "none" && type != "auto" && !out.tool_choice.requires_call) {
     fields.errors().add("tool_choice", "'tool_choice.type' must be 'auto', 'any', 'tool' or 'none'");
   }
