@@ -17,6 +17,7 @@ constexpr Automaton::State kDiffers = -3;   // plain characters lead to differen
 Constraint::Constraint(Grammar grammar, const Tokenizer& tokenizer, std::shared_ptr<const TokenTrie> trie)
     : tokenizer_(tokenizer),
       trie_(std::move(trie)),
+      unenforced_(grammar.unenforced),
       automaton_(std::move(grammar)),
       all_except_eos_(static_cast<size_t>(tokenizer.n_vocab())),
       reset_bytes_(kResetBytes) {

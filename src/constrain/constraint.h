@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "base/result.h"
 #include "base/token_id.h"
@@ -39,6 +40,8 @@ class Constraint {
   Result<bool> must_end(Cursor& cursor);  // only EOS may follow
   Result<bool> accept(Cursor& cursor, TokenId token);  // advances; false: not allowed, cursor unchanged
   uint64_t n_resets() const { return epoch_ - 1; }     // how often the cache was dropped
+  // Parts of its source that the grammar does not enforce. May be read by any thread.
+  const std::vector<std::string>& unenforced() const { return unenforced_; }
   // Every token except the end tokens.
   const TokenSet& all_except_eos() const { return all_except_eos_; }
 
@@ -55,6 +58,7 @@ class Constraint {
 
   Tokenizer tokenizer_;
   std::shared_ptr<const TokenTrie> trie_;
+  const std::vector<std::string> unenforced_;
   Automaton automaton_;
   TokenSet all_except_eos_;
   std::unordered_map<Automaton::State, TokenSet> masks_;

@@ -163,6 +163,12 @@ GrammarBuilder::Rule GrammarBuilder::embed(Grammar grammar) {
   return rule;
 }
 
+void GrammarBuilder::add_unenforced(std::string text) {
+  constexpr size_t kMaxTexts = 8;
+  if (unenforced_.size() == kMaxTexts || std::ranges::find(unenforced_, text) != unenforced_.end()) return;
+  unenforced_.push_back(std::move(text));
+}
+
 void GrammarBuilder::define(Rule rule, Expr expr) {
   Named& named = rules_[static_cast<size_t>(rule)];
   named.expr = expr;
@@ -481,6 +487,10 @@ std::optional<int32_t> GrammarCompiler::find_left_recursion() const {
   return std::nullopt;
 }
 
-Result<Grammar> GrammarBuilder::finish(Rule root) { return GrammarCompiler(*this).write(root); }
+Result<Grammar> GrammarBuilder::finish(Rule root) {
+  ZINC_TRY(grammar, GrammarCompiler(*this).write(root));
+  grammar.unenforced = unenforced_;
+  return std::move(grammar);
+}
 
 }  // namespace zinc

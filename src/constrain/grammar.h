@@ -25,6 +25,7 @@ struct Grammar {
   std::vector<ByteSet> byte_sets;
   std::vector<std::vector<int32_t>> rules;  // per rule: the first element of each alternative
   int32_t root = 0;
+  std::vector<std::string> unenforced = {};  // parts of its source that the grammar does not enforce, for the user
 };
 
 struct CharRange {
@@ -56,6 +57,9 @@ class GrammarBuilder {
   // The size limit is exceeded: further expressions are dropped, and finish() fails.
   bool is_too_large() const { return size_ > kMaxSize; }
   void define(Rule rule, Expr expr);
+  // Records a part of the source that the grammar does not enforce. The first few are kept, each once.
+  void add_unenforced(std::string text);
+  const std::vector<std::string>& unenforced() const { return unenforced_; }
   bool is_defined(Rule rule) const { return rules_[static_cast<size_t>(rule)].is_defined; }
 
   // Fails if a rule is undefined or left-recursive, if the grammar matches no text, or if it is too large. In the
@@ -86,6 +90,7 @@ class GrammarBuilder {
   size_t size_ = 0;  // nodes and their contents
   std::vector<Named> rules_;
   std::vector<Grammar> embedded_;
+  std::vector<std::string> unenforced_;
 };
 
 }  // namespace zinc

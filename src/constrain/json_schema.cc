@@ -6,6 +6,7 @@
 
 #include "constrain/number_range.h"
 #include "constrain/regex.h"
+#include "constrain/schema_overlap.h"
 #include "constrain/schema_translator.h"
 #include "constrain/string_format.h"
 
@@ -162,6 +163,7 @@ Status SchemaTranslator::add_alternatives(const SchemaConstraints& constraints, 
     return ok_status();
   }
   const SchemaConstraints::Choice& choice = constraints.choices.back();
+  check_one_of(choice);
   for (size_t i = 0; i < choice.options.size() && !builder_.is_too_large(); ++i) {
     if (constraints.n_keywords == 0 && constraints.choices.size() == 1) {
       ZINC_TRY(chosen, find_or_add_rule({choice.options[i]}, writing_));
@@ -178,6 +180,23 @@ Status SchemaTranslator::add_alternatives(const SchemaConstraints& constraints, 
     ZINC_TRY(added, add_alternatives(joined, rule, alternatives));
   }
   return ok_status();
+}
+
+void SchemaTranslator::not_enforced(int32_t path, std::string_view why) {
+  builder_.add_unenforced(reader_.error_at(path, why).message);
+}
+
+// The grammar allows a value that satisfies several options, if there is one.
+void SchemaTranslator::check_one_of(const SchemaConstraints::Choice& choice) {
+  if (!choice.is_one_of || !checked_one_ofs_.insert(choice.options.front().schema).second) return;
+  std::vector<const json::value*> options;
+  for (const SchemaRef& option : choice.options) {
+    const Result<SchemaRef> target = reader_.resolve_pure_ref(option);
+    options.push_back(target.ok() ? target.value().schema : option.schema);
+  }
+  if (!are_pairwise_disjoint(options, n_overlap_steps_left_)) {
+    not_enforced(choice.path, "\"oneOf\" is treated as \"anyOf\": its options may overlap");
+  }
 }
 
 std::optional<Error> SchemaTranslator::contradiction_of(const SchemaConstraints& constraints) const {

@@ -1,10 +1,11 @@
 // Compiles JSON Schema (2020-12, plus the spellings of draft 4, draft 7 and OpenAPI) to a grammar of its documents. The
 // grammar never allows text that the schema forbids, with three exceptions: oneOf is treated as anyOf, `uniqueItems` is
 // enforced for elements with an enumerated set of values only, and `minProperties` counts a name that occurs twice
-// twice. It may forbid text that the schema allows: properties come in the schema's order, then additional ones; unique
-// elements come in the order of their `enum`; `properties` without `additionalProperties` allows no others,
-// `prefixItems` without `items` no further elements; a type-specific keyword without `type` implies that type. Digits,
-// lengths and white space are bounded. Any other unsupported keyword is an error that gives its name and path.
+// twice. Grammar::unenforced names the first two where they apply. It may forbid text that the schema allows:
+// properties come in the schema's order, then additional ones; unique elements come in the order of their `enum`;
+// `properties` without `additionalProperties` allows no others, `prefixItems` without `items` no further elements; a
+// type-specific keyword without `type` implies that type. Digits, lengths and white space are bounded. Any other
+// unsupported keyword is an error that gives its name and path.
 #pragma once
 
 #include <functional>

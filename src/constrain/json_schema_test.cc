@@ -397,6 +397,32 @@ TEST(JsonSchema, unique_elements_of_an_enumeration_are_enforced) {
          {R"({"type":"array","items":{"type":"integer"},"uniqueItems":true})", {"[]", "[1,2]"}, {R"(["a"])"}}});
 }
 
+TEST(JsonSchema, keywords_that_are_not_enforced_are_named) {
+  const auto unenforced_of = [](std::string_view schema) { return grammar_of(schema).value().unenforced; };
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(
+      unenforced_of(R"({"properties":{"a":{"type":"array","items":{"type":"integer"},"uniqueItems":true}}})"),
+      Texts{"#/properties/a: \"uniqueItems\" is not enforced: the elements have no \"enum\", \"const\" or boolean "
+            "type"});
+  const Texts overlap = {"#: \"oneOf\" is treated as \"anyOf\": its options may overlap"};
+  EXPECT_EQ(unenforced_of(R"({"oneOf":[{"type":"integer"},{"type":"number","minimum":3}]})"), overlap);
+  EXPECT_EQ(unenforced_of(R"({"type":"integer","oneOf":[{"minimum":3},{"maximum":9}]})"), overlap) << "once";
+  EXPECT_EQ(unenforced_of(R"({"oneOf":[{"const":1},{"enum":[2,1.0]}]})"), overlap);
+  EXPECT_EQ(unenforced_of(R"({"oneOf":[{"type":"string","nullable":true},{"type":"integer","nullable":true}]})"),
+            overlap);
+  EXPECT_EQ(unenforced_of(R"({"oneOf":[{"properties":{"k":{"const":1}}},{"properties":{"k":{"const":2}}}]})"), overlap)
+      << "the discriminator is not required";
+  for (
+      const char* disjoint :
+      {R"({"oneOf":[{"type":"string"},{"type":["integer","null"]},{"$ref":"#/$defs/b"}],"$defs":{"b":{"type":"object"}}})",
+       R"({"oneOf":[{"const":"a"},{"enum":["b","c"]}]})",
+       R"({"oneOf":[{"properties":{"k":{"const":1}},"required":["k"]},{"properties":{"k":{"const":2}},"required":["k"]}]})",
+       R"({"type":"array","items":{"enum":[1,2]},"uniqueItems":true})", R"({"uniqueItems":true,"maxItems":1})",
+       R"({"anyOf":[{"minimum":3},{"maximum":9}]})"}) {
+    EXPECT_EQ(unenforced_of(disjoint), Texts()) << disjoint;
+  }
+}
+
 TEST(JsonSchema, large_length_limits_are_accepted) {
   check({{R"({"type":"string","maxLength":1000000})", {R"("abc")"}, {"1"}},
          {R"({"type":"array","items":{"const":1},"maxItems":70000})", {"[1,1]"}, {"[2]"}}});

@@ -32,7 +32,9 @@ class OutputGrammarBuilder {
     const Rule root = builder_.declare("output");
     const Expr body = builder_.choice(std::move(alternatives));
     builder_.define(root, has_channels() ? builder_.sequence({earlier_messages(), body}) : body);
-    return builder_.finish(root);
+    ZINC_TRY(grammar, builder_.finish(root));
+    grammar.unenforced = std::move(unenforced_);
+    return std::move(grammar);
   }
 
  private:
@@ -44,6 +46,7 @@ class OutputGrammarBuilder {
 
   Expr content() {
     if (syntax_.content == Content::grammar) {
+      for (const std::string& part : syntax_.content_grammar->unenforced) unenforced_.push_back(part);
       const Expr text = builder_.rule(builder_.embed(std::move(*syntax_.content_grammar)));
       return has_channels() ? builder_.sequence({marker(syntax_.format.channels.content_open), text}) : text;
     }
@@ -93,22 +96,34 @@ class OutputGrammarBuilder {
   }
 
   Result<Expr> one_call(const CallableTool& tool) {
-    const json::value* const schema = tool.parameters ? tool.parameters : &kAnyObject;
-    bool is_supported = true;
-    if (!tool.is_strict) {  // a failure would leave undefined rules behind
-      GrammarBuilder trial;
-      Result<Rule> root = add_arguments(trial, tool.name, *schema);
-      is_supported = root.ok() && trial.finish(root.value()).ok();
+    const json::value* schema = tool.parameters ? tool.parameters : &kAnyObject;
+    GrammarBuilder trial;  // a failure would leave undefined rules behind
+    const Status added = try_arguments(trial, tool.name, *schema);
+    if (!added.ok()) {
+      if (tool.is_strict) return tool_error(tool, added.error().message);
+      unenforced_.push_back(tool_error(tool, added.error().message + "; the arguments may be any JSON object").message);
+      schema = &kAnyObject;
     }
-    const Result<Rule> arguments = add_arguments(builder_, tool.name, is_supported ? *schema : kAnyObject);
-    if (!arguments.ok()) {
-      return fail(ErrorCode::invalid_input, "parameters of tool '{}': {}", tool.name, arguments.error().message);
+    for (const std::string& part : trial.unenforced()) {
+      if (tool.is_strict) return tool_error(tool, part + "; this is not allowed with \"strict\": true");
+      if (added.ok()) unenforced_.push_back(tool_error(tool, part).message);
     }
+    ZINC_TRY(arguments, add_arguments(builder_, tool.name, *schema));
     const bool is_json_name = calls_.open.ends_with('"');
     std::string name = is_json_name ? to_json(json::string(tool.name)) : tool.name;
     if (is_json_name) name = name.substr(1, name.size() - 2);
     return builder_.sequence({marker(calls_.open), builder_.text(name), marker(calls_.before_arguments),
-                              builder_.rule(arguments.value()), marker(calls_.close)});
+                              builder_.rule(arguments), marker(calls_.close)});
+  }
+
+  static Error tool_error(const CallableTool& tool, std::string_view why) {
+    return fail(ErrorCode::invalid_input, "parameters of tool '{}': {}", tool.name, why);
+  }
+
+  Status try_arguments(GrammarBuilder& trial, std::string_view function, const json::value& schema) {
+    ZINC_TRY(root, add_arguments(trial, function, schema));
+    ZINC_TRY(made, trial.finish(root));
+    return ok_status();
   }
 
   Result<Rule> add_arguments(GrammarBuilder& builder, std::string_view function, const json::value& schema) {
@@ -142,6 +157,7 @@ class OutputGrammarBuilder {
   GrammarBuilder builder_;
   std::optional<JsonGrammar> json_, trial_json_;
   Expr calls_expr_ = 0;
+  std::vector<std::string> unenforced_;  // of the content, and of the tools with their names
 };
 
 }  // namespace

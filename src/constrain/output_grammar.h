@@ -17,7 +17,8 @@ namespace zinc {
 struct CallableTool {
   std::string name;
   const json::value* parameters = nullptr;  // JSON schema of the arguments; nullptr: any object
-  // A schema with unsupported keywords is an error; otherwise such arguments may be any object.
+  // A schema that cannot be enforced in full is an error; otherwise Grammar::unenforced names what is not enforced, and
+  // with unsupported keywords the arguments may be any object.
   bool is_strict = false;
 };
 

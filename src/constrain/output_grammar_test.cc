@@ -170,7 +170,31 @@ TEST_P(OutputGrammarTest, strict_schema_that_is_not_supported_is_an_error_with_t
   EXPECT_NE(made.error().message.find("parameters of tool 'ping': #: \"not\" is not supported"), std::string::npos)
       << made.error().message;
   strict.tools.front().is_strict = false;
-  EXPECT_TRUE(output_grammar(strict, trie_).ok()) << "any object";
+  const Result<Grammar> any_object = output_grammar(strict, trie_);
+  ASSERT_TRUE(any_object.ok());
+  EXPECT_EQ(any_object.value().unenforced,
+            std::vector<std::string>{"parameters of tool 'ping': #: \"not\" is not supported; the arguments may be any "
+                                     "JSON object"});
+}
+
+TEST_P(OutputGrammarTest, keyword_that_is_not_enforced_is_an_error_of_a_strict_tool_only) {
+  const json::value schema =
+      parse_json(R"({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"},
+                     "uniqueItems": true}}})")
+          .value();
+  OutputSyntax strict = syntax(OutputSyntax::Content::none);
+  strict.tools = {{"ping", &schema, true}};
+  const Result<Grammar> made = output_grammar(strict, trie_);
+  ASSERT_FALSE(made.ok());
+  EXPECT_NE(made.error().message.find("tool 'ping': #/properties/a: \"uniqueItems\" is not"), std::string::npos)
+      << made.error().message;
+  strict.tools.front().is_strict = false;
+  const Result<Grammar> loose = output_grammar(strict, trie_);
+  ASSERT_TRUE(loose.ok());
+  ASSERT_EQ(loose.value().unenforced.size(), 1u);
+  EXPECT_EQ(loose.value().unenforced[0].find("parameters of tool 'ping': #/properties/a: \"uniqueItems\" is not"), 0u)
+      << loose.value().unenforced[0];
+  EXPECT_EQ(output_grammar(syntax(OutputSyntax::Content::none), trie_).value().unenforced, std::vector<std::string>());
 }
 
 std::vector<const ToolFormat*> all_formats() {

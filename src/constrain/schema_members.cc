@@ -22,6 +22,9 @@ Result<Expr> SchemaTranslator::array(const SchemaConstraints& constraints) {
   if (constraints.has_unique_items) {
     ZINC_TRY(unique, unique_items(constraints));
     if (unique) return *unique;
+    if (constraints.n_items.max == kNoLimit || constraints.n_items.max > 1)
+      not_enforced(constraints.path,
+                   "\"uniqueItems\" is not enforced: the elements have no \"enum\", \"const\" or boolean type");
   }
   const bool has_max = constraints.n_items.max != kNoLimit;
   if (has_max) n_distinct = static_cast<size_t>(constraints.n_items.max);

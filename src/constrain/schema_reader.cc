@@ -414,7 +414,7 @@ Status SchemaReader::add_choices(SchemaRef ref, const RefPath& ref_path, SchemaC
     if (of.empty()) return error_at(ref.path, fmt::format("\"{}\" is empty", name));
     if (constraints.choices.size() == kMaxChoices)
       return error_at(ref.path, "too many \"anyOf\" and \"oneOf\" apply to the same value");
-    constraints.choices.push_back({std::move(of), ref_path});
+    constraints.choices.push_back({std::move(of), ref_path, ref.path, name == "oneOf"});
   }
   return ok_status();
 }

@@ -45,6 +45,8 @@ struct SchemaConstraints {
   struct Choice {
     Schemas options;
     std::vector<const json::value*> ref_path;  // schemas that lead to this choice
+    int32_t path;                              // of the schema with the keyword
+    bool is_one_of;                            // exactly one option must hold, not at least one
   };
 
   int32_t path = 0;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -55,6 +56,8 @@ class SchemaTranslator {
   Result<Rule> find_or_add_rule(const Schemas& schemas, Writing writing = Writing::json);
   Status check_choices() const;
   Status add_alternatives(const SchemaConstraints& constraints, Rule rule, std::vector<Expr>& alternatives);
+  void check_one_of(const SchemaConstraints::Choice& choice);
+  void not_enforced(int32_t path, std::string_view why);
   std::optional<Error> contradiction_of(const SchemaConstraints& constraints) const;
   Result<Expr> all_types(const SchemaConstraints& constraints);
   Result<Expr> values(const SchemaConstraints& constraints);
@@ -109,6 +112,8 @@ class SchemaTranslator {
   std::optional<Error> contradiction_;    // why the last alternative was dropped
   std::map<RuleKey, size_t> rule_index_;  // index in pending_rules_
   std::unordered_map<Rule, size_t> pending_index_;
+  std::set<const json::value*> checked_one_ofs_;  // by their first option
+  size_t n_overlap_steps_left_ = 200'000;         // milliseconds
 };
 
 }  // namespace zinc

@@ -82,10 +82,13 @@ json::object timings_json(const Choice& choice) {
           {"predicted_per_second", per_second(n_decoded, timings.decode_s)}};
 }
 
-json::array warnings_json(const Message& message) {
+json::array warnings_json(const Choice& choice) {
   json::array out;
-  for (const ParseWarning& warning : message.warnings) {
+  for (const ParseWarning& warning : choice.message.warnings) {
     out.push_back({{"code", warning_name(warning.code)}, {"message", warning.message}});
+  }
+  for (const std::string& part : choice.unenforced) {
+    out.push_back({{"code", "schema_not_enforced"}, {"message", part}});
   }
   return out;
 }

@@ -53,6 +53,7 @@ struct Choice {
   Timings timings;
   std::vector<LogprobToken> tokens;         // if log-probabilities were requested
   std::vector<LogprobToken> prompt_tokens;  // if those of the prompt were requested; the first has none
+  std::vector<std::string> unenforced;      // parts of a JSON schema that the output was not held to
 
   bool calls_tools() const { return !message.tool_calls.empty(); }
 };
@@ -133,7 +134,7 @@ json::object completion_object(const CompletionObjectNames& names, const Respons
 std::string_view finish_reason(const Choice& choice);  // "stop", "length", "tool_calls"
 json::object usage_json(const UsageTotal& usage);
 json::object timings_json(const Choice& choice);
-json::array warnings_json(const Message& message);
+json::array warnings_json(const Choice& choice);
 enum class TokenIds { omit, include };
 // [{"token", "logprob", "bytes", "top_logprobs"}], with "id" as llama.cpp has it.
 json::array logprobs_json(std::span<const LogprobToken> tokens, TokenIds ids = TokenIds::omit);

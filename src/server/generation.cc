@@ -214,6 +214,8 @@ void Generation::finish_choice(size_t index, const Outcome& outcome, std::string
     push_text(index, choice.stop_string, out);
   }
   if (state.parser) apply_deltas(index, state.parser->finish(), out);
+  const std::shared_ptr<Constraint>& constraint = prepared_.options.constraint.grammar;
+  if (index == 0 && constraint) choice.unenforced = constraint->unenforced();
   if (writer_) writer_->end_choice(static_cast<int>(index), choice, state.new_tokens, out);
 }
 

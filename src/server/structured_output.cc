@@ -132,6 +132,14 @@ Result<std::shared_ptr<Constraint>> output_constraint(const ServedModel& model, 
   });
 }
 
+// The log line names what the constraint does not enforce; the response has it in `warnings`.
+void note_unenforced(PreparedRequest& prepared) {
+  const Constraint* const grammar = prepared.options.constraint.grammar.get();
+  if (!grammar) return;
+  std::vector<std::string>& notes = prepared.request.notes;
+  notes.insert(notes.end(), grammar->unenforced().begin(), grammar->unenforced().end());
+}
+
 }  // namespace
 
 std::optional<ApiError> constrain_completion(PreparedRequest& prepared) {
@@ -139,6 +147,7 @@ std::optional<ApiError> constrain_completion(PreparedRequest& prepared) {
   const Result<std::shared_ptr<Constraint>> found = content_constraint(*prepared.model, format);
   if (!found.ok()) return bad_field(format.field, fmt::format("'{}': {}", format.field, found.error().message));
   prepared.options.constraint.grammar = found.value();
+  note_unenforced(prepared);
   return {};
 }
 
@@ -161,6 +170,7 @@ std::optional<ApiError> constrain_chat(PreparedRequest& prepared, const ToolSche
       return bad_field(field, fmt::format("'{}': {}", field, message));
     }
     constraint.grammar = found.value();
+    note_unenforced(prepared);
   }
   exempt_reasoning(*model.tool_format, model.tokenizer, place, constraint);
   return {};

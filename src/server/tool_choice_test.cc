@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/api_fixture.h"
+#include "tests/support/contains_all.h"
 
 namespace zinc {
 namespace {
@@ -113,6 +114,30 @@ TEST_F(ToolChoiceTest, strict_tools_constrain_calls_and_are_not_shown_to_the_tem
   EXPECT_TRUE(is_constrained("/v1/chat/completions", body));
   const std::string prompt = scripted_.model().tokenizer.decode(scripted_.engine().last_request().prompt);
   EXPECT_EQ(prompt.find("\"strict\""), std::string::npos);
+}
+
+TEST_F(ToolChoiceTest, keyword_that_is_not_enforced_is_a_warning_and_a_400_if_strict) {
+  json::object body = chat_with_tools(R"("required")");
+  json::object& function = body.at("tools").at(0).at("function").get_object();
+  function["parameters"] = parse_json(R"({"type": "object", "patternProperties": {"a": {}}})").value();
+  for (int i = 0; i < 2; ++i) {  // the second request shares the constraint of the first
+    const auto reply = ask("/v1/chat/completions", to_json(body));
+    const json::value answer = parse_json(reply->response.body).value();
+    const json::value& warning = answer.at("warnings").at(0);
+    EXPECT_EQ(warning.at("code").get_string(), "schema_not_enforced");
+    EXPECT_TRUE(
+        contains_all(text_of(warning.at("message").get_string()), {"'add'", "\"patternProperties\"", "any JSON"}));
+    EXPECT_EQ(reply->log.at("notes").at(0), warning.at("message"));
+  }
+  function["strict"] = true;
+  EXPECT_TRUE(contains_all(expect_error("/v1/chat/completions", body, "tools"), {"'add'", "\"patternProperties\""}));
+  function["parameters"] = parse_json(R"({"type": "object", "properties": {"a": {"oneOf": [{"minimum": 1},
+                                           {"maximum": 5}]}}})")
+                               .value();
+  EXPECT_TRUE(
+      contains_all(expect_error("/v1/chat/completions", body, "tools"), {"#/properties/a", "\"oneOf\"", "strict"}));
+  function["strict"] = false;
+  EXPECT_EQ(ask_json("/v1/chat/completions", body).at("warnings").get_array().size(), 1u);
 }
 
 TEST_F(ToolChoiceTest, unknown_choice_or_tool_is_a_400) {

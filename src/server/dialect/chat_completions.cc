@@ -185,7 +185,8 @@ class ChatStream final : public CompletionStreamWriter {
   void end_choice(int index, const Choice& choice, std::span<const LogprobToken> tokens, std::string& out) override {
     open_choice(index, out);
     std::string extra_members = ",\"timings\":" + to_json(timings_json(choice));
-    if (!choice.message.warnings.empty()) extra_members += ",\"warnings\":" + to_json(warnings_json(choice.message));
+    const json::array warnings = warnings_json(choice);
+    if (!warnings.empty()) extra_members += ",\"warnings\":" + to_json(warnings);
     event(index,
           fmt::format(R"("delta":{{}},"logprobs":{},"finish_reason":"{}")", logprobs(tokens), finish_reason(choice)),
           extra_members, out);
@@ -240,7 +241,7 @@ json::object make_response(const ResponseMetadata& metadata, std::span<const Cho
     entry["logprobs"] = metadata.with_logprobs ? json::value(choice_logprobs(choice.tokens)) : json::value(nullptr);
     entry["finish_reason"] = finish_reason(choice);
     list.push_back(std::move(entry));
-    for (json::value& warning : warnings_json(choice.message)) warnings.push_back(std::move(warning));
+    for (json::value& warning : warnings_json(choice)) warnings.push_back(std::move(warning));
   }
   json::object out = completion_object(kName, metadata, std::move(list), usage, choices.front());
   if (!warnings.empty()) out["warnings"] = std::move(warnings);

@@ -335,7 +335,7 @@ json::object make_response(const ResponseMetadata& metadata, std::span<const Cho
   out["stop_reason"] = stop_reason(choice);
   out["stop_sequence"] = stop_sequence(choice);
   out["usage"] = usage_object(choice.usage.n_prompt, choice.usage.n_cached, choice.usage.n_completion);
-  if (!message.warnings.empty()) out["warnings"] = warnings_json(message);
+  if (json::array warnings = warnings_json(choice); !warnings.empty()) out["warnings"] = std::move(warnings);
   return out;
 }
 

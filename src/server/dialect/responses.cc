@@ -379,7 +379,7 @@ json::object finished(const ResponseMetadata& metadata, const Choice& choice, co
   if (is_truncated(choice)) out["incomplete_details"] = {{"reason", "max_output_tokens"}};
   out["output"] = std::move(output);
   out["usage"] = responses_usage(usage);
-  if (!choice.message.warnings.empty()) out["warnings"] = warnings_json(choice.message);
+  if (json::array warnings = warnings_json(choice); !warnings.empty()) out["warnings"] = std::move(warnings);
   if (metadata.on_finished) metadata.on_finished(out);
   return out;
 }
