@@ -89,7 +89,12 @@ TEST_F(CompatibleRoutes, props_have_llama_cpps_members) {
   EXPECT_EQ(get("/slots").get_array().size(), 4u);
   EXPECT_EQ(get("/slots").at(0).at("is_processing"), json::value(false));
   EXPECT_TRUE(get("/lora-adapters").get_array().empty());
-  EXPECT_NE(expect_error("/rerank", {{"query", "x"}}, "", 501).find("reranker"), std::string::npos);
+}
+
+TEST_F(CompatibleRoutes, every_path_of_reranking_says_why_it_is_not_supported) {
+  for (const char* path : {"/rerank", "/reranking", "/v1/rerank", "/v1/reranking", "/v2/rerank"}) {
+    EXPECT_NE(expect_error(path, {{"query", "x"}}, "", 501).find("reranker"), std::string::npos) << path;
+  }
 }
 
 TEST_F(CompatibleRoutes, vllm_routes_answer) {
