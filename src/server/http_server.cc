@@ -86,15 +86,23 @@ Result<StreamProtocol::endpoint> endpoint_of(const ListenOptions& options) {
   return StreamProtocol::endpoint(asio::local::stream_protocol::endpoint(path));
 }
 
-error_code listen_on(Acceptor& acceptor, const StreamProtocol::endpoint& endpoint) {
+error_code bind_to(Acceptor& acceptor, const StreamProtocol::endpoint& endpoint) {
   error_code error;
   acceptor.open(endpoint.protocol(), error);
   if (!error) acceptor.set_option(asio::socket_base::reuse_address(true), error);
   const mode_t before = ::umask(0177);  // a Unix socket is the user's own
   if (!error) acceptor.bind(endpoint, error);
   ::umask(before);
-  if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
   return error;
+}
+
+Error listen_failure(const ListenOptions& options, const error_code& error) {
+  const bool is_unix = !unix_socket_path(options.host).empty();
+  if (error == asio::error::address_in_use && !is_unix) {
+    return fail(ErrorCode::unavailable, "port {} of {} is already in use", options.port, options.host);
+  }
+  return fail(ErrorCode::io, "cannot listen on {}{}: {}", options.host,
+              is_unix ? "" : fmt::format(" port {}", options.port), error.message());
 }
 
 // The reader of standard error may leave: a write to it then fails instead of ending the process.
@@ -127,8 +135,9 @@ bool is_local_address(const std::string& host) {
 }
 
 struct HttpServer::State {
-  explicit State(const ServerLimits& server_limits)
-      : limits(server_limits),
+  State(ListenOptions options, const ServerLimits& server_limits)
+      : listen_options(std::move(options)),
+        limits(server_limits),
         acceptor(loop),
         signals(loop),
         hangups(loop),
@@ -146,6 +155,7 @@ struct HttpServer::State {
   void stop_now();
   void drop_slow_readers();
 
+  ListenOptions listen_options;
   ServerLimits limits;
   asio::io_context loop{1};
   Acceptor acceptor;
@@ -166,26 +176,30 @@ HttpServer::~HttpServer() {
   if (!state_->socket_path.empty()) ::unlink(state_->socket_path.c_str());
 }
 
-Result<std::unique_ptr<HttpServer>> HttpServer::listen(const ListenOptions& options, const ServerLimits& limits) {
+Result<std::unique_ptr<HttpServer>> HttpServer::bind(const ListenOptions& options, const ServerLimits& limits) {
   ZINC_TRY(endpoint, endpoint_of(options));
   raise_descriptor_limit();
   ignore_broken_pipes();
-  auto state = std::make_unique<State>(limits);
+  auto state = std::make_unique<State>(options, limits);
   if (!options.tls_certificate.empty()) {
     ZINC_TRY(tls, load_tls(options.tls_certificate, options.tls_key));
     state->tls = tls;
   }
-  const std::string path = unix_socket_path(options.host);
-  const error_code error = listen_on(state->acceptor, endpoint);
-  if (error == asio::error::address_in_use && path.empty()) {
-    return fail(ErrorCode::unavailable, "port {} of {} is already in use", options.port, options.host);
-  }
-  if (error) {
-    return fail(ErrorCode::io, "cannot listen on {}{}: {}", options.host,
-                path.empty() ? fmt::format(" port {}", options.port) : "", error.message());
-  }
-  state->socket_path = path;
+  if (const error_code error = bind_to(state->acceptor, endpoint)) return listen_failure(options, error);
+  state->socket_path = unix_socket_path(options.host);
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(state)));
+}
+
+Status HttpServer::start_listening() {
+  error_code error;
+  state_->acceptor.listen(asio::socket_base::max_listen_connections, error);
+  return error ? Status(listen_failure(state_->listen_options, error)) : ok_status();
+}
+
+Result<std::unique_ptr<HttpServer>> HttpServer::listen(const ListenOptions& options, const ServerLimits& limits) {
+  ZINC_TRY(server, bind(options, limits));
+  ZINC_TRY(listening, server->start_listening());
+  return std::move(server);
 }
 
 uint16_t HttpServer::port() const {

@@ -1,5 +1,5 @@
 // The HTTP server: accepts connections on one event loop, limits their number, drains on request. Requests are passed
-// to the handler. listen() and run() on one thread; post() and stop() from any thread.
+// to the handler. bind(), listen() and run() on one thread; post() and stop() from any thread.
 #pragma once
 
 #include <chrono>
@@ -34,6 +34,10 @@ class HttpServer {
   // Checks the headers before the body arrives; a response rejects the request.
   using HeaderCheck = std::function<std::optional<HttpResponse>(const HttpRequest& head)>;
 
+  // Takes the address. Connections are refused until start_listening().
+  static Result<std::unique_ptr<HttpServer>> bind(const ListenOptions& options, const ServerLimits& limits);
+  Status start_listening();
+  // Both of them.
   static Result<std::unique_ptr<HttpServer>> listen(const ListenOptions& options, const ServerLimits& limits);
   ~HttpServer();
 

@@ -325,6 +325,21 @@ TEST(Listen, signal_after_draining_terminates_the_process) {
   EXPECT_EXIT(drain_then_wait(), testing::KilledBySignal(SIGTERM), "");
 }
 
+TEST(Listen, connections_are_refused_until_the_server_listens) {
+  const auto server = std::move(HttpServer::bind({.host = "127.0.0.1", .port = 0}, {}).value());
+  const auto connect = [&] {
+    boost::asio::io_context loop;
+    tcp::socket socket(loop);
+    boost::system::error_code error;
+    socket.connect({boost::asio::ip::address_v4::loopback(), server->port()}, error);
+    return error;
+  };
+  EXPECT_EQ(connect(), boost::asio::error::connection_refused);
+  ASSERT_TRUE(server->start_listening().ok());
+  EXPECT_EQ(connect(), boost::system::error_code());
+  EXPECT_EQ(HttpServer::bind({.host = "127.0.0.1", .port = server->port()}, {}).error().code, ErrorCode::unavailable);
+}
+
 TEST(Listen, loopback_addresses_are_recognized) {
   for (const char* host : {"127.0.0.1", "127.8.8.8", "::1", "localhost", "unix:/tmp/zinc.sock"})
     EXPECT_TRUE(is_local_address(host)) << host;

@@ -292,10 +292,12 @@ Status serve(Options& options) {
 
   ZINC_TRY(server, [&]() -> Result<std::unique_ptr<HttpServer>> {
     const DeferredSigint defer_sigint;  // inherited by its threads: a Ctrl-C during a download stays pending
-    Result<std::unique_ptr<HttpServer>> listening = HttpServer::listen(options.listen, options.api.limits);
-    return listening.ok() ? std::move(listening) : listen_error(options.listen, listening.error());
+    Result<std::unique_ptr<HttpServer>> bound = HttpServer::bind(options.listen, options.api.limits);
+    return bound.ok() ? std::move(bound) : listen_error(options.listen, bound.error());
   }());
-  ZINC_TRY(named, find_models(options, settings));
+  ZINC_TRY(named, find_models(options, settings));  // meanwhile connections are refused, not left waiting
+  if (Status listening = server->start_listening(); !listening.ok())
+    return listen_error(options.listen, listening.error());
   if (!options.cache_folder.empty()) remove_partial_files(options.cache_folder, kCacheSuffix);
   ModelList models;
   HubLibrary library(settings, models, [&options](const std::string& name, const std::string& path) {
