@@ -40,6 +40,21 @@ def check_tools():
     assert again.content[0].text == "rain"
 
 
+def check_forced_tools():
+    """The tiny model's weights are random: only the server makes it obey. A named tool is called exactly once."""
+    properties = {"degrees": {"type": "integer", "minimum": -50, "maximum": 50}, "unit": {"enum": ["celsius", "kelvin"]}}
+    schema = {"type": "object", "properties": properties, "required": ["degrees", "unit"], "additionalProperties": False}
+    for seed in range(10):
+        for choice in ({"type": "tool", "name": "record"}, {"type": "any", "disable_parallel_tool_use": True}):
+            answer = model.messages.create(
+                model="tiny", max_tokens=500, messages=[{"role": "user", "content": "hi"}], tool_choice=choice,
+                tools=[{"name": "record", "input_schema": schema}], thinking={"type": "disabled"}, extra_body={"seed": seed})
+            assert answer.stop_reason == "tool_use" and [block.type for block in answer.content] == ["tool_use"], answer
+            reading = answer.content[0].input
+            assert reading.keys() == {"degrees", "unit"} and reading["unit"] in ("celsius", "kelvin"), reading
+            assert type(reading["degrees"]) is int and -50 <= reading["degrees"] <= 50, reading
+
+
 def check_tool_runner():
     @anthropic.beta_tool
     def weather(city: str) -> str:

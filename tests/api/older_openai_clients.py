@@ -20,6 +20,13 @@ class City(pydantic.BaseModel):
     city: str
 
 
+class Reading(pydantic.BaseModel):
+    """What an instrument shows."""
+    degrees: int = pydantic.Field(ge=-50, le=50)
+    unit: typing.Literal["celsius", "kelvin"]
+    is_stable: bool
+
+
 def user(text):
     return [{"role": "user", "content": text}]
 
@@ -43,6 +50,23 @@ def check_litellm_ollama():
         assert text == "Grüße", name
 
 
+def check_litellm_forces_tools():
+    """The tiny model's weights are random: only the server makes it obey. A named function is called exactly once."""
+    tools = [{"type": "function", "function": {"name": "record", "parameters": Reading.model_json_schema()}}]
+    named = {"tool_choice": {"type": "function", "function": {"name": "record"}}}
+    plain = {"tools": tools, "_skip_mcp_handler": True}  # with tools litellm imports its MCP proxy, which pip does not install
+    for seed in range(10):
+        for choice in (named, {"tool_choice": "required", "parallel_tool_calls": False}):
+            answer = litellm.completion("openai/tiny", user("hi"), api_base=sys.argv[3] + "/v1", api_key="none", seed=seed,
+                                        **plain, **choice).choices[0]
+            assert len(answer.message.tool_calls) == 1 and answer.message.tool_calls[0].function.name == "record", answer
+            Reading.model_validate_json(answer.message.tool_calls[0].function.arguments)
+        answer = litellm.completion("anthropic/tiny", user("hi"), api_base=sys.argv[3], api_key="none", max_tokens=500,
+                                    **plain, **named).choices[0]
+        assert len(answer.message.tool_calls) == 1, answer
+        Reading.model_validate_json(answer.message.tool_calls[0].function.arguments)
+
+
 def check_litellm_overflow():
     try:
         litellm.completion("openai/tiny", user("x" * 50000), api_base=sys.argv[2] + "/v1", api_key="none", num_retries=0)
@@ -58,13 +82,6 @@ def check_instructor():
         city = instructor.from_openai(client, mode=mode).chat.completions.create(
             model="scripted", response_model=City, messages=user(f"SAY[[{text}]]"), max_retries=0)
         assert city.city == "Ulm", (mode, city)
-
-
-class Reading(pydantic.BaseModel):
-    """What an instrument shows."""
-    degrees: int = pydantic.Field(ge=-50, le=50)
-    unit: typing.Literal["celsius", "kelvin"]
-    is_stable: bool
 
 
 def check_instructor_forces_a_tool_by_default():

@@ -33,6 +33,24 @@ const checks = {
     assert.deepEqual(JSON.parse(final.choices[0].message.tool_calls[0].function.arguments), {city: "Köln"});
     assert.equal(final.choices[0].finish_reason, "tool_calls");
   },
+  async forcedTools() { // random weights: only the server makes the model obey
+    const parameters = {type: "object", required: ["degrees"], additionalProperties: false,
+      properties: {degrees: {type: "integer", minimum: -50, maximum: 50}}};
+    const choices = [{tool_choice: {type: "function", function: {name: "record"}}},
+      {tool_choice: "required", parallel_tool_calls: false}];
+    for (let seed = 0; seed < 10; ++seed) {
+      for (const choice of choices) {
+        const answer = await model.chat.completions.create({model: "tiny", messages: user("hi"), seed,
+          tools: [{type: "function", function: {name: "record", parameters}}], reasoning_effort: "none", ...choice});
+        const {message, finish_reason} = answer.choices[0];
+        assert.equal(finish_reason, "tool_calls");
+        assert.equal(message.tool_calls.length, 1, JSON.stringify(message));
+        const {degrees, ...others} = JSON.parse(message.tool_calls[0].function.arguments);
+        assert.ok(Number.isInteger(degrees) && degrees >= -50 && degrees <= 50, `${degrees}`);
+        assert.deepEqual(others, {});
+      }
+    }
+  },
   async responses() {
     const stream = await scripted.responses.create({model: "scripted", input: "SAY[[hello]]", stream: true});
     let text = "", last = null;

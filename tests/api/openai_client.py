@@ -61,6 +61,31 @@ def check_tool_stream():
     assert json.loads(message.tool_calls[0].function.arguments) == {"city": "Köln"} and message.content == "Look."
 
 
+class Reading(pydantic.BaseModel, extra="forbid", strict=True):
+    degrees: int = pydantic.Field(ge=-50, le=50)
+    unit: typing.Literal["celsius", "kelvin"]
+    is_stable: bool
+
+
+def check_forced_tools():
+    """The tiny model's weights are random: only the server makes it obey. A named function is called exactly once."""
+    function = {"name": "record", "parameters": Reading.model_json_schema()}
+    for seed in range(10):
+        for choice in ({"tool_choice": {"type": "function", "function": {"name": "record"}}},
+                       {"tool_choice": "required", "parallel_tool_calls": False}):
+            answer = model.chat.completions.create(
+                model="tiny", messages=user("hi"), tools=[{"type": "function", "function": function}], seed=seed,
+                reasoning_effort="none", **choice).choices[0]
+            assert answer.finish_reason == "tool_calls" and len(answer.message.tool_calls) == 1, answer
+            assert answer.message.tool_calls[0].function.name == "record"
+            Reading.model_validate_json(answer.message.tool_calls[0].function.arguments)
+        answer = model.responses.create(model="tiny", input="hi", tools=[{"type": "function", "strict": True, **function}],
+                                        tool_choice={"type": "function", "name": "record"}, reasoning={"effort": "none"},
+                                        extra_body={"seed": seed})
+        assert answer.status == "completed" and [item.type for item in answer.output] == ["function_call"], answer
+        Reading.model_validate_json(answer.output[0].arguments)
+
+
 def check_responses():
     answer = scripted.responses.create(model="scripted", input="SAY[[hello]]", instructions="Be brief.")
     assert answer.output_text == "hello" and answer.status == "completed"
