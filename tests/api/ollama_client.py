@@ -1,13 +1,16 @@
-"""Clients of Ollama, unmodified, against a scripted server (argument 1) and a tiny model (2): the ollama package and
-LangChain's ChatOllama. litellm's are in older_openai_clients.py."""
+"""Clients of Ollama, unmodified, against a scripted server (argument 1), a tiny model (2) and one with a model folder of its
+own (3): the ollama package and LangChain's ChatOllama. litellm's are in older_openai_clients.py."""
+import http.server
 import json
+import os
 import sys
+import threading
 import time
 
 import langchain_ollama
 import ollama
 
-SCRIPTED, TINY = sys.argv[1], sys.argv[2]
+SCRIPTED, TINY, PULLS = sys.argv[1:4]
 HEADERS = {"Authorization": "Bearer test-key"}
 scripted = ollama.Client(host=SCRIPTED, headers=HEADERS)
 model = ollama.Client(host=TINY)
@@ -87,6 +90,47 @@ def check_models():
             raise AssertionError("accepted")
         except ollama.ResponseError as error:
             assert error.status_code == 501
+
+
+def check_pull_and_delete():
+    """The second half of the file is sent when the client has seen the first half's progress."""
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../data/oracle/models")
+    has_seen_progress = threading.Event()
+
+    class Hub(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            with open(os.path.join(folder, os.path.basename(self.path)), "rb") as file:
+                content = file.read()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content[:len(content) // 2])
+            self.wfile.flush()
+            has_seen_progress.wait(60)
+            self.wfile.write(content[len(content) // 2:])
+
+        def log_message(self, *_):
+            pass
+
+    client = ollama.Client(host=PULLS)
+    names = lambda: {entry.model for entry in client.list().models}
+    assert names() == {"tiny"}
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub) as hub:
+        threading.Thread(target=hub.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{hub.server_port}/llama-q8_0.gguf"
+        parts = []
+        for part in client.pull(url, stream=True):
+            parts.append(part)
+            if part.completed:
+                has_seen_progress.set()
+        assert has_seen_progress.is_set() and parts[-1].status == "success", parts
+        assert any(0 < part.completed < part.total for part in parts if part.completed), parts
+        assert client.pull(url).status == "success", "installed before"
+        hub.shutdown()
+    assert names() == {"tiny", "llama-q8_0"}
+    assert client.generate("llama-q8_0", "hi", options={"num_predict": 2}).done
+    client.delete("llama-q8_0")
+    assert names() == {"tiny"}
 
 
 def check_embed():
