@@ -154,6 +154,29 @@ until_true 'the bad keys are reported' grep -q 'the previous API keys stay in ef
 kill -TERM "$pid"
 ends_well 'with named keys'
 
+# Options of requests: OpenAI's sampling, strict fields, no kept responses, an OpenTelemetry collector (which is not there).
+start --sampling-defaults openai --strict-fields --responses-kept 0 --otlp-endpoint http://127.0.0.1:9
+answers() { # answers PATTERN PATH [BODY]
+  local answer
+  n=$((n + 1))
+  answer=$(curl -sS -w ' %{http_code}' "$url$2" ${3:+-d "$3"})
+  grep -q -- "$1" <<<"$answer" || { echo "$2: no '$1' in $answer" >&2 && exit 1; }
+}
+answers '"default_sampling":{"temperature":1\.0,"top_k":0,"top_p":1\.0' /props
+answers "unknown field 'no_such_field'.* 400\$" /v1/completions '{"prompt":"x","no_such_field":1}'
+answers '"status":"completed"\|"status":"incomplete"' /v1/responses '{"input":"x","max_output_tokens":16}'
+id=$(curl -sS "$url/v1/responses" -d '{"input":"x","max_output_tokens":16}' |
+  sed -n 's/.*"id":"\(resp_[0-9a-f]*\)".*/\1/p')
+answers '--responses-kept is 0.* 400$' /v1/responses "{\"input\":\"x\",\"previous_response_id\":\"$id\"}"
+for _ in $(seq 600); do
+  ! grep -q 'http://127.0.0.1:9/v1/traces: spans could not be exported' "$folder/err" || break
+  sleep 0.05
+done
+n=$((n + 1))
+grep -q 'spans could not be exported' "$folder/err" || { echo 'no span was sent to --otlp-endpoint' >&2 && exit 1; }
+kill -TERM "$pid"
+ends_well 'with options of requests'
+
 # A Unix socket.
 start --host "unix:$folder/socket"
 n=$((n + 1))
