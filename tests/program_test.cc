@@ -266,8 +266,8 @@ TEST_F(ProgramTest, run_constrains_the_output_to_a_grammar_or_schema_file) {
 
 TEST_F(ProgramTest, context_too_small_for_the_prompt_is_rejected_with_both_numbers) {
   const int64_t n = report("hello -n 1").at("prompt_tokens").as_int64();
-  EXPECT_TRUE(
-      contains_all(refusal({"run", kModel, "hello", "-c", "5"}), {fmt::format("{} tokens", n), "5 positions", "-c"}));
+  EXPECT_TRUE(contains_all(refusal({"run", kModel, "hello", "-c", "5"}),
+                           {fmt::format("{} tokens", n), "context of 5 tokens", "-c"}));
   // One position for each prompt token leaves the answer its first one.
   EXPECT_EQ(report(fmt::format("hello -n 0 -c {}", n)).at("finish_reason").as_string(), "context_full");
 }

@@ -110,6 +110,14 @@ RULES = [
     ("cannot compute", phrase(r"cannot compute\b"), "has no compute queue", ""),
     ("passes the disorder on", phrase(r"disorder\b"), "misplacement, race", ""),
     ("a text of the grammar", phrase(r"a text of the grammar"), "constrain the output to the grammar", ""),
+    ("positions of a context", phrase(r"positions of the context", r"context has [^\s\"]+ positions"), "tokens", ""),
+    ("lists what is possible", phrase(r"lists what is possible", r"stands in the way", r"where none is named"), "see `zinc --help`; check; default", ""),
+    ("drawn anew", phrase(r"drawn anew", r"random draws\b", r"answers are drawn"), "random; random seed; sampling", ""),
+    ("Longest answer", phrase(r"longest (?:answer|thought)\b", r"stop after so many"), "max answer tokens, max thinking tokens, after N tokens", ""),
+    ("goes on from there", phrase(r"goes on from there", r"what has come\b"), "run the same command to resume", ""),
+    ("can be fetched", phrase(r"can be fetched", r"load beside\b", r"known once it is here"), "available, load alongside, unknown until downloaded", ""),
+    ("send as a branch", phrase(r"send as a branch"), "send", ""),
+    ("was not taken", phrase(r"key was not taken"), "wrong key", ""),
     ("Not there:", re.compile(r"\bNot there[:,]"), "Not implemented yet:", ""),
 ]
 

@@ -77,9 +77,8 @@ Result<ModelBench> ModelBench::prepare(const ModelInstance& model, std::span<con
   Result<Sequence> sequence = Sequence::create(model, options);
   if (!sequence.ok() && sequence.error().code == ErrorCode::out_of_memory) {
     return fail(ErrorCode::out_of_memory,
-                "the largest test needs {} positions of KV cache, which do not fit in the memory left after loading "
-                "the model; use "
-                "smaller -d, -p or -n",
+                "the largest test needs a KV cache of {} tokens, which does not fit in the memory left after loading "
+                "the model; use smaller -d, -p or -n",
                 context);
   }
   if (!sequence.ok()) return sequence.error();

@@ -70,7 +70,7 @@ TEST(Sequence, rejects_tokens_beyond_its_context_and_feeds_none_of_them) {
   ASSERT_FALSE(fed.ok());
   EXPECT_EQ(sequence.position(), 0);
   EXPECT_NE(fed.error().message.find("9 tokens"), std::string::npos) << fed.error().message;
-  EXPECT_NE(fed.error().message.find("8 positions"), std::string::npos) << fed.error().message;
+  EXPECT_NE(fed.error().message.find("the context of 8 tokens"), std::string::npos) << fed.error().message;
   const int64_t trained = model.model().config.max_context;
   const std::string expected = fmt::format("use a larger context with -c (at most {}) or a shorter prompt", trained);
   EXPECT_NE(fed.error().message.find(expected), std::string::npos) << fed.error().message;
