@@ -6,8 +6,9 @@
 RING is a ctest label: unit (every folder's own tests), e2e (whole models and the program), maintainer (compilers, emulated
 GPUs in all variants, browser timing). Without --ring every test runs; --label narrows further (sanitized, threaded).
 
-A skip is a test that ctest reports as skipped, or a case that a gtest program skips while the program passes. Each must match
-a line of tools/allowed_skips.txt:   PATTERN  REASON   where PATTERN is a glob over `test` or `test/Suite.case`.
+A skip is a test that ctest reports as skipped, or a case that a program of gtest or of Python's unittest skips while the program
+passes. Each must match a line of tools/allowed_skips.txt:   PATTERN  REASON   where PATTERN is a glob over `test` or
+`test/Suite.case`.
 
 Ends with a table: ring, tests, cases, seconds, skipped; below it each skip with its reason.
 """
@@ -28,6 +29,8 @@ RINGS = ("unit", "e2e", "maintainer")
 SKIPPED_CASE = re.compile(r"^\[  SKIPPED \] ([^\s,]+)(?:, where .*)? \(\d+ ms\)$", re.MULTILINE)
 SKIP_REASON = re.compile(r"^\S+:\d+: Skipped\n(.*?)\n\n?\[  SKIPPED \] ([^\s,]+)(?:, where .*)? \(\d+ ms\)$",
                          re.MULTILINE | re.DOTALL)
+UNITTEST_CASE = re.compile(r"^(\w+) \((?:__main__\.)?(\w+)[^)\n]*\)(?:\n[^\n]*)?? \.\.\. skipped (['\"])(.*)\3$", re.MULTILINE)
+UNITTEST_SKIPS = re.compile(r"^(?:OK|FAILED) \([^)\n]*\bskipped=(\d+)", re.MULTILINE)
 CASES = re.compile(r"^\[==========\] (\d+) tests? from .* ran\.", re.MULTILINE)
 
 
@@ -70,15 +73,34 @@ def run_ctest(build, rings, label, jobs):
     return code, cases
 
 
+def unittest_skips(output):
+    r'''[(Class.case, why)] of what a program of Python's unittest skipped.
+
+    >>> unittest_skips("""test_a (__main__.Dist.test_a)
+    ... Its description. ... skipped 'no qemu'
+    ... test_b (__main__.Dist.test_b) ... ok
+    ... test_c (__main__.Dist) ... skipped "it's late"
+    ...
+    ... OK (skipped=2)""")
+    [('Dist.test_a', 'no qemu'), ('Dist.test_c', "it's late")]
+    >>> unittest_skips("..s\nRan 3 tests in 0.1s\n\nOK (skipped=1)\n")
+    [('1 cases', 'unittest does not name them: run it with verbosity=2')]
+    '''
+    found = [(f"{suite}.{case}", why) for case, suite, _, why in UNITTEST_CASE.findall(output)]
+    n_unnamed = sum(int(n) for n in UNITTEST_SKIPS.findall(output)) - len(found)
+    return found + ([(f"{n_unnamed} cases", "unittest does not name them: run it with verbosity=2")] if n_unnamed > 0 else [])
+
+
 def skips_of(case):
-    """[(name, why)] of what this ctest entry skipped: itself, or cases of its gtest program."""
+    """[(name, why)] of what this ctest entry skipped: itself, or cases of its program."""
     name, output = case.get("name"), (case.findtext("system-out") or "")
     skipped = case.find("skipped")
     if skipped is not None or case.get("status") in ("notrun", "disabled"):
         lines = [line for line in output.strip().splitlines() if line.strip()]
         return [(name, lines[-1].strip() if lines else (skipped.get("message") if skipped is not None else "not run"))]
     reasons = {suite_case: " ".join(why.split()) for why, suite_case in SKIP_REASON.findall(output)}
-    return [(f"{name}/{c}", reasons.get(c, "skipped without a reason")) for c in dict.fromkeys(SKIPPED_CASE.findall(output))]
+    skips = [(c, reasons.get(c, "skipped without a reason")) for c in dict.fromkeys(SKIPPED_CASE.findall(output))]
+    return [(f"{name}/{c}", why) for c, why in skips + unittest_skips(output)]
 
 
 def ring_of(labels):

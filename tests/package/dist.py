@@ -176,7 +176,7 @@ class Dist(unittest.TestCase):
     def test_gpu_drivers_can_be_opened(self):
         """The Vulkan loader and Mesa's software driver, a C++ library with its own libstdc++, in the statically linked program."""
         if not self.is_native:
-            return
+            self.skipTest("the emulated processor has no GPU driver")
         said = subprocess.run([BUILD / "portable/zinc", "run", MODEL, "Hi", "-n", "4", "--backend", "vulkan:llvmpipe",
                                "--verbose", "--no-stdin"], capture_output=True, text=True, timeout=240, errors="replace")
         self.assertEqual(said.returncode, 0, said.stderr)
