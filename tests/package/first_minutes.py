@@ -131,10 +131,11 @@ class FirstMinutes(unittest.TestCase):
             for model in ["qwen", "llama-q8_0"]:
                 self.ask("openai", "OpenAI", f"""
 answer = OpenAI(base_url="{server.address}/v1", api_key="none").chat.completions.create(
-    model="{model}", messages=[{{"role": "user", "content": "Hi"}}], max_tokens=4)
+    model="{model}", messages=[{{"role": "user", "content": "Hi"}}], max_tokens=4, temperature=0)
 assert answer.model == "{model}" and answer.usage.completion_tokens == 4, answer""")
                 self.ask("ollama", "Client", f"""
-answer = Client("{server.address}").chat("{model}", [{{"role": "user", "content": "Hi"}}], options={{"num_predict": 4}})
+answer = Client("{server.address}").chat("{model}", [{{"role": "user", "content": "Hi"}}],
+    options={{"num_predict": 4, "temperature": 0}})
 assert answer.model == "{model}" and answer.eval_count == 4 and answer.done, answer""")
 
     def pull(self, model):
