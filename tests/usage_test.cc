@@ -1,5 +1,5 @@
-// The command line as a black box: help, words of other programs, and wrong usage, which ends with exit code 2, one line
-// on standard error and empty standard output.
+// The command line as a black box: help, words of other programs, and wrong usage, which ends with exit code 2, one
+// line on standard error and empty standard output.
 #include "tests/support/contains_all.h"
 #include "tests/support/program_fixture.h"
 

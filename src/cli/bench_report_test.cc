@@ -31,9 +31,7 @@ TEST(BenchWarnings, steady_clock_and_rounds_give_none) {
   EXPECT_TRUE(bench_warnings(run_with({3000, 2950}, {1000, 1010}, {100, 101})).empty());
 }
 
-TEST(BenchWarnings, unknown_clock_gives_none) {
-  EXPECT_TRUE(bench_warnings(run_with({}, {1000}, {100})).empty());
-}
+TEST(BenchWarnings, unknown_clock_gives_none) { EXPECT_TRUE(bench_warnings(run_with({}, {1000}, {100})).empty()); }
 
 TEST(BenchWarnings, json_carries_them) {
   const std::vector<BenchRun> runs = {run_with({3000, 2500}, {1000, 1010}, {95, 105})};

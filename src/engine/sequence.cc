@@ -65,8 +65,8 @@ Status Sequence::check_context(size_t n_tokens) const {
   if (n_tokens <= n_free) return ok_status();
   const int64_t trained = model_->model().config.max_context;
   return fail(ErrorCode::invalid_input,
-              "{} tokens do not fit in the context of {} tokens, {} of which are used; use {}a shorter prompt", n_tokens,
-              context_, position_,
+              "{} tokens do not fit in the context of {} tokens, {} of which are used; use {}a shorter prompt",
+              n_tokens, context_, position_,
               context_ < trained ? fmt::format("a larger context with -c (at most {}) or ", trained) : "");
 }
 
