@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <set>
+
+#include "tests/support/contains_all.h"
 #include "tests/support/scripted_engine.h"
+#include "tests/support/test_files.h"
 
 namespace zinc {
 namespace {
@@ -59,6 +64,27 @@ TEST_F(RenderMessagesTest, neighbors_of_one_role_are_joined_for_alternating_temp
 TEST_F(RenderMessagesTest, system_message_becomes_user_text_where_there_is_no_system_role) {
   EXPECT_EQ(rendered(kNoSystem, R"([{"role": "system", "content": "A"}, {"role": "user", "content": "u"}])"),
             "[user:A\n\nu]");
+}
+
+// As coding agents send them: instructions between the turns.
+TEST_F(RenderMessagesTest, every_family_of_the_oracle_takes_a_system_message_between_turns) {
+  const std::filesystem::path oracle = ZINC_SOURCE_DIR "/../shared/oracle/templates";
+  if (!std::filesystem::exists(oracle)) GTEST_SKIP() << "the full oracle is missing: " << oracle;
+  constexpr const char* kTurns = R"([{"role": "system", "content": "first rule"}, {"role": "user", "content": "why"},
+    {"role": "assistant", "content": "because"}, {"role": "system", "content": "second rule"},
+    {"role": "user", "content": "how"}])";
+  std::set<std::string> adapted;
+  for (const auto& family : std::filesystem::directory_iterator(oracle)) {
+    if (!family.is_directory()) continue;
+    const std::string name = family.path().filename().string();
+    const std::string text = rendered(contents(family.path() / "template.jinja"), kTurns);
+    EXPECT_TRUE(contains_all(text, {"why", "because", "how"})) << name;
+    if (notes_.empty()) continue;  // what a template makes of messages that it takes is its own matter
+    adapted.insert(name);
+    EXPECT_TRUE(contains_all(text, {"first rule", "second rule"})) << name;
+  }
+  for (const char* refusing : {"gemma3", "mistral-nemo", "mistral-nemo-old", "mistral-small-3.2", "qwen3.5"})
+    EXPECT_TRUE(adapted.contains(refusing)) << refusing;
 }
 
 TEST_F(RenderMessagesTest, error_is_that_of_the_conversation_as_it_was_sent) {
