@@ -60,8 +60,9 @@ dist:
 
 # Installs each of them in a bare system and runs it there; for another processor under qemu.
 test-dist:
-	@$(DEPS) build web dist test maintainer
+	@$(DEPS) build web dist bare-system
 	@$(dist_configured)
+	@cmake --build $(DIST_BUILD) -j $(JOBS) --target pages portable
 	@tests/package/dist.py $(DIST_BUILD)
 
 # Build output goes to standard error, so that `make -s run >answer.txt` contains only the answer.

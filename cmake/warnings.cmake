@@ -3,6 +3,9 @@
 add_library(zinc_flags INTERFACE)
 target_compile_options(zinc_flags INTERFACE -Wall -Wextra -Wconversion -Werror -fno-math-errno -fno-trapping-math
                        -ffp-contract=off)
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL aarch64)  # char is signed on x86-64 and unsigned on Arm
+  target_compile_options(zinc_flags INTERFACE -fsigned-char)
+endif()
 target_include_directories(zinc_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 if(ZINC_SANITIZE)
   target_compile_options(zinc_flags INTERFACE -fsanitize=${ZINC_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes sure that what the named purposes need is there:  tools/install_deps.sh build [web] [run] [test] [maintainer] [deb] [dist] [check] [fuzz] [bench]
+# Makes sure that what the named purposes need is there:  tools/install_deps.sh build [web] [run] [test] [maintainer] [deb]
+#   [dist] [bare-system] [check] [fuzz] [bench]
 # Looks first, without the package manager; installs only what is missing, asking for root only then.
 # Debian 12 or later and Ubuntu 24.04 or later have everything; elsewhere it says what is needed.
 set -euo pipefail
@@ -101,8 +102,13 @@ missing_for() {
       ;;
     maintainer) # proves that the Vulkan kernels are what their sources give, and that releases run in bare systems
       has_command cargo || echo cargo
-      has_command mmdebstrap || echo mmdebstrap
       missing_for dist
+      missing_for bare-system
+      ;;
+    bare-system)
+      has_command mmdebstrap || echo mmdebstrap
+      has_command openssl || echo openssl
+      has_llvmpipe || echo mesa-vulkan-drivers
       ;;
     dist) # static libraries come with their headers
       has_command python3 || echo python3

@@ -14,5 +14,5 @@ cmake --preset aarch64 >/dev/null
 cmake --build --preset aarch64 --target "${tests[@]}"
 for test in "${tests[@]}"; do
   echo "== $test on aarch64 (qemu)"
-  qemu-aarch64 "build-aarch64/$test" --gtest_brief=1
+  qemu-aarch64-static "build-aarch64/$test" --gtest_brief=1
 done
