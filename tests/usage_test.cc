@@ -95,9 +95,25 @@ TEST_F(UsageTest, usage_error_suggests_a_correction) {
   EXPECT_TRUE(contains_all(zinc({"model", "list"}).err, {"unknown command 'model'", "`zinc list`", "`zinc --help`"}));
   EXPECT_TRUE(contains_all(zinc({"models"}).err, {"unknown command 'models'", "`zinc list`"}));
   EXPECT_TRUE(contains_all(zinc({"help", "frob"}).err, {"no command 'zinc frob'", "`zinc help`"}));
+  EXPECT_TRUE(contains_all(zinc({"help", "rnu"}).err, {"no command 'zinc rnu'; did you mean `run`? `zinc help`"}));
+  EXPECT_TRUE(contains_all(zinc({"rn"}).err, {"unknown command 'rn'; did you mean `run`?"}));
+  EXPECT_TRUE(contains_all(zinc({"run", "smolm2", "hi"}).err, {"unknown model 'smolm2'; did you mean 'smollm2'?"}));
+  for (const char* option : {"-temp", "-temp=0.5"}) {
+    EXPECT_TRUE(
+        contains_all(zinc({"run", kModel, "hi", option, "0.5"}).err,
+                     {fmt::format("unknown option '{}'; did you mean `--temp`?", option), "`zinc run --help`"}));
+  }
 }
 
-TEST_F(UsageTest, usage_error_never_guesses_from_two_letters_or_a_command_that_deletes) {
+TEST_F(UsageTest, model_or_prompt_without_a_command_is_told_of_run) {
+  EXPECT_TRUE(contains_all(zinc({"absent.gguf"}).err, {"unknown command 'absent.gguf'; use `zinc run absent.gguf`"}));
+  EXPECT_TRUE(contains_all(zinc({"smollm2-135m"}).err, {"use `zinc run smollm2-135m`"}));
+  EXPECT_TRUE(contains_all(zinc({"Why is the sky blue?"}).err, {"use `zinc run 'PROMPT'`"}));
+  EXPECT_TRUE(
+      contains_all(zinc({"-m", kModel, "-p", "hi"}).err, {"unknown option '-m'; use `zinc run MODEL 'PROMPT'`"}));
+}
+
+TEST_F(UsageTest, usage_error_never_guesses_an_option_from_two_letters_or_a_command_that_deletes) {
   for (const Arguments& arguments :
        std::vector<Arguments>{{"px"}, {"rn"}, {"rmm"}, {"frm"}, {"run", kModel, "hi", "-k"}, {"check", "-x"}}) {
     const ProcessResult end = zinc(arguments);

@@ -39,6 +39,16 @@ CLI::App* parent_app(CLI::App& root, std::string_view path) {
   return group;
 }
 
+std::vector<std::string> long_options(const CLI::App& root, const std::string& command) {
+  std::vector<std::string> names;
+  for (const CLI::App* app : root.get_subcommands([&](const CLI::App* a) { return a->check_name(command); })) {
+    for (const CLI::Option* option : app->get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back(name);
+    }
+  }
+  return names;
+}
+
 Status run_command(const std::function<Status()>& command) {
   try {
     const Status status = command();
@@ -82,8 +92,8 @@ int run_cli(int argc, char** argv) {
     });
   }
   std::vector<std::string> arguments(argv + 1, argv + argc);
-  if (const auto foreign = find_misread_option(arguments)) {
-    print_stderr(foreign_option_error(app, arguments.front(), *foreign));
+  if (const auto misread = find_misread_option(arguments, long_options(app, arguments.front()))) {
+    print_stderr(misread_option_error(app, arguments.front(), *misread));
     return kExitUsage;
   }
   complete_think_option(arguments);

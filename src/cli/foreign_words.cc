@@ -15,7 +15,7 @@ constexpr std::string_view kRepository = "name the repository as the model: hf:O
 constexpr std::string_view kAutomatic = "zinc chooses this itself; leave the option out";
 constexpr std::string_view kChat = "use `zinc chat`";
 constexpr std::string_view kModelWord = "give the model as an argument: MODEL without -m";
-constexpr std::string_view kKvFormat = "use `--kv f16`, `--kv q8_0` or `--kv fp8`";
+constexpr std::string_view kKvFormat = "use `--kv f16`, `--kv q8_0`, `--kv fp8` or `--kv q4_0`";
 
 // Options of llama.cpp and Ollama that no zinc command accepts.
 constexpr auto kOptions = std::to_array<ForeignWord>({
@@ -84,19 +84,23 @@ std::string_view answer_in(const Table& words, std::string_view word) {
 }  // namespace
 
 std::string_view foreign_option(std::string_view command, std::string_view option) {
-  if (option == "-p" && command != "run") return "use `zinc run MODEL 'PROMPT'`";
+  const bool is_model_without_command = command == "zinc" && (option == "-m" || option == "--model");
+  if (is_model_without_command || (option == "-p" && command != "run")) return "use `zinc run MODEL 'PROMPT'`";
   return answer_in(kOptions, option.substr(0, option.find('=')));
 }
 
 std::string_view foreign_command(std::string_view word) { return answer_in(kCommandWords, word); }
 
-std::optional<std::string> find_misread_option(std::span<const std::string> arguments) {
+std::optional<std::string> find_misread_option(std::span<const std::string> arguments,
+                                               std::span<const std::string> long_options) {
   constexpr std::array<std::string_view, 4> kTexts = {"-p", "--prompt", "--system", "--stop"};
   for (size_t i = 0; i < arguments.size() && arguments[i] != "--"; ++i) {
     const std::string& word = arguments[i];
     const bool is_text = i > 0 && std::ranges::find(kTexts, arguments[i - 1]) != kTexts.end();
     const bool is_misread = word.size() > 2 && word[0] == '-' && word[1] != '-';
-    if (is_misread && !is_text && !answer_in(kOptions, word).empty()) return word;
+    if (!is_misread || is_text) continue;
+    const bool is_long = std::ranges::find(long_options, word.substr(1, word.find('=') - 1)) != long_options.end();
+    if (is_long || !answer_in(kOptions, word).empty()) return word;
   }
   return std::nullopt;
 }

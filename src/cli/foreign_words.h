@@ -8,13 +8,16 @@
 
 namespace zinc {
 
-// The answer to an option that zinc does not have, such as "-ngl"; empty: unknown. `command` is "run", "serve", ...
+// The answer to an option that zinc does not have, such as "-ngl"; empty: unknown. `command` is "run", "serve", or
+// "zinc" if there is none.
 std::string_view foreign_option(std::string_view command, std::string_view option);
 // The answer to a command that zinc does not have, such as "create"; empty: unknown.
 std::string_view foreign_command(std::string_view word);
 
-// The first of the arguments that is an option of another program whose letters the parser would misread: it takes
-// "-ngl 99" for "-n gl". Arguments after "--" and values of -p, --prompt, --system and --stop are not looked at.
-std::optional<std::string> find_misread_option(std::span<const std::string> arguments);
+// The first of the arguments whose letters the parser would misread: an option of another program, as it takes "-ngl
+// 99" for "-n gl", or one of `long_options` (names without dashes) after one dash, as it takes "-temp 1" for "-t emp".
+// Arguments after "--" and values of -p, --prompt, --system and --stop are not looked at.
+std::optional<std::string> find_misread_option(std::span<const std::string> arguments,
+                                               std::span<const std::string> long_options);
 
 }  // namespace zinc

@@ -1,4 +1,5 @@
-// Opens a URL in the user's browser through xdg-open. Best effort: without a desktop nothing happens.
+// Opens a URL in the user's browser through xdg-open. Without a desktop or a browser it says so on
+// standard error.
 #pragma once
 
 #include <string>

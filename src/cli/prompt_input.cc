@@ -6,6 +6,7 @@
 #include "base/sanitize_for_terminal.h"
 #include "cli/hub_settings.h"
 #include "cli/model_file.h"
+#include "cli/output.h"
 #include "cli/shell_word.h"
 #include "cli/standard_input.h"
 #include "hub/resolve.h"
@@ -96,6 +97,10 @@ Result<PromptInput> read_prompt(const PromptArguments& arguments) {
   const bool is_missing = !words.question && arguments.file.empty();
   if (is_missing && ::isatty(STDIN_FILENO)) return PromptInput{.model = std::move(words.model), .text = {}};
   ZINC_TRY(text, read_text(arguments, words.question.has_value()));
+  if (text.find('\0') != std::string::npos) {
+    print_stderr(fmt::format("zinc: {} has zero bytes: it is probably not text",
+                             arguments.file.empty() ? "standard input" : sanitize_for_terminal(arguments.file)));
+  }
   if (!arguments.raw) drop_last_newline(text);
   std::string joined = join_prompt(std::move(text), words.question.value_or(""));
   if (joined.empty() && !arguments.raw) return fail(ErrorCode::invalid_input, kEmptyPrompt);

@@ -3,10 +3,13 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <ctime>
 
 #include "base/pluralize.h"
 #include "cli/sanitize_line.h"
+#include "server/page.h"
 
 namespace zinc {
 namespace {
@@ -56,6 +59,15 @@ std::string request_line(const json::object& entry, std::string_view clock) {
   for (const char* key : {"finish", "dropped", "error"}) add(text_at(entry, key));
   if (entry.contains("ignored_fields")) add("unknown fields ignored: " + text_at(entry, "ignored_fields"));
   return details.empty() ? line : line + ": " + details;
+}
+
+bool is_shown_on_terminal(const json::object& entry) {
+  constexpr std::array<std::string_view, 4> kPolled = {"/props", "/models", "/v1/models", "/apply-template"};
+  HttpRequest request;
+  request.method = text_at(entry, "method");
+  request.path = text_at(entry, "path");
+  const bool is_of_page = is_page_request(request) || std::ranges::find(kPolled, request.path) != kPolled.end();
+  return !is_of_page || number_at(entry, "status") >= 400 || entry.contains("ignored_fields");
 }
 
 std::string drain_notice(size_t n_answers, int seconds) {

@@ -22,6 +22,9 @@ std::string greeting(std::string_view url, const std::vector<std::string>& model
 // "14:05:09 POST /v1/chat/completions 200 in 1.2 s: smollm2-135m-instruct, 31 prompt + 128 tokens, end_token".
 // `clock`: the time of day.
 std::string request_line(const json::object& entry, std::string_view clock);
+// Whether a person wants that line. The chat page asks for its files, its state and the length of the prompt every few
+// seconds; only their errors are shown.
+bool is_shown_on_terminal(const json::object& entry);
 std::string clock_text();  // now, local: "14:05:09"
 
 // "finishing 2 answers, 30 s at most; Ctrl-C again ends now".

@@ -33,6 +33,20 @@ TEST(ServeConsole, request_is_one_readable_line) {
             "00:00:00 POST /tokenize 200 in 0.0 s: unknown fields ignored: temprature, x");
 }
 
+TEST(ServeConsole, requests_that_the_page_repeats_are_shown_only_if_they_fail) {
+  const auto is_shown = [](const char* method, const char* path, int status) {
+    return is_shown_on_terminal({{"method", method}, {"path", path}, {"status", status}, {"seconds", 0.01}});
+  };
+  EXPECT_TRUE(is_shown("POST", "/v1/chat/completions", 200));
+  EXPECT_TRUE(is_shown("GET", "/health", 200));
+  EXPECT_TRUE(is_shown("POST", "/v1/models/activate", 200));
+  for (const char* path : {"/", "/props", "/models", "/v1/models"}) {
+    EXPECT_FALSE(is_shown("GET", path, 200)) << path;
+    EXPECT_TRUE(is_shown("GET", path, 401)) << path;
+  }
+  EXPECT_FALSE(is_shown("POST", "/apply-template", 200));
+}
+
 TEST(ServeConsole, drain_notice_counts_answers) {
   EXPECT_EQ(drain_notice(1, 30), "finishing 1 answer, 30 s at most; Ctrl-C again ends now");
   EXPECT_EQ(drain_notice(2, 5), "finishing 2 answers, 5 s at most; Ctrl-C again ends now");

@@ -9,7 +9,10 @@
 #include "base/nearest_name.h"
 #include "cli/foreign_words.h"
 #include "cli/help_format.h"
+#include "cli/hub_settings.h"
 #include "cli/sanitize_line.h"
+#include "cli/shell_word.h"
+#include "hub/resolve.h"
 
 namespace zinc {
 namespace {
@@ -26,22 +29,21 @@ std::string path_of(const CLI::App& app) {
   return path;
 }
 
-// The likely replacement for a word that `app` does not know. Never a command that deletes.
-std::string suggestion_for(const CLI::App& app, const std::string& word) {
-  const bool is_option = word.starts_with('-');
-  const std::string_view answer = is_option ? foreign_option(app.get_name(), word)
-                                            : (app.get_parent() ? std::string_view() : foreign_command(word));
-  if (!answer.empty()) return std::string(answer);
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    if (command->get_name() != "rm") names.push_back(command->get_name());
-  }
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  }
-  std::erase_if(names, [&](const std::string& name) { return name.starts_with('-') != is_option; });
-  const std::optional<std::string> nearest = nearest_name(word.substr(0, word.find('=')), names);
-  return nearest ? fmt::format("did you mean `{}`?", *nearest) : "";
+// A command of one letter more than a word that is too short for nearest_name(): "rn" is "run".
+std::optional<std::string> longer_command(const std::string& word, const std::vector<std::string>& names) {
+  constexpr size_t kShort = 2;
+  const auto found = std::ranges::find_if(names, [&](const std::string& name) {
+    return word.size() == kShort && name.size() == kShort + 1 && edit_distance(word, name) == 1;
+  });
+  return found == names.end() || word.starts_with('-') ? std::nullopt : std::optional(*found);
+}
+
+// For `zinc MODEL` and `zinc 'PROMPT'`.
+std::string missing_run(const std::string& word) {
+  if (word.find(' ') != std::string::npos) return "use `zinc run 'PROMPT'`";
+  const Result<HubSettings> settings = hub_settings();
+  const bool is_model = settings.ok() && names_model(settings.value(), word);
+  return is_model ? fmt::format("use `zinc run {}`", sanitize_line(shell_word(word))) : "";
 }
 
 const CLI::Option* find_option(const CLI::App& app, const std::string& name) {
@@ -108,6 +110,25 @@ std::string error_line(const std::string& what, const std::string& hint, const s
 
 }  // namespace
 
+std::string suggestion_for(const CLI::App& app, const std::string& word) {
+  const bool is_option = word.starts_with('-');
+  const std::string_view answer = is_option ? foreign_option(app.get_name(), word)
+                                            : (app.get_parent() ? std::string_view() : foreign_command(word));
+  if (!answer.empty()) return std::string(answer);
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_name() != "rm") names.push_back(command->get_name());
+  }
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  std::erase_if(names, [&](const std::string& name) { return name.starts_with('-') != is_option; });
+  std::optional<std::string> nearest = nearest_name(word.substr(0, word.find('=')), names);
+  if (!nearest) nearest = longer_command(word, names);
+  if (nearest) return fmt::format("did you mean `{}`?", *nearest);
+  return is_option || app.get_parent() ? "" : missing_run(word);
+}
+
 std::string usage_error(const CLI::App& root, const CLI::ParseError& error) {
   const CLI::App& app = root.remaining().empty() ? named_app(root) : root;  // else a word before the command
   // An unknown option first: the word after it would be reported as an unexpected argument.
@@ -125,10 +146,11 @@ std::string usage_error(const CLI::App& root, const CLI::ParseError& error) {
   return error_line(fmt::format("{} '{}'", kind, sanitize_line(word)), suggestion_for(app, word), path_of(app));
 }
 
-std::string foreign_option_error(const CLI::App& root, const std::string& command, const std::string& option) {
+std::string misread_option_error(const CLI::App& root, const std::string& command, const std::string& option) {
   const auto known = root.get_subcommands([&](const CLI::App* app) { return app->get_name() == command; });
-  const std::string path = known.empty() ? root.get_name() : path_of(*known.front());
-  return error_line(fmt::format("unknown option '{}'", option), std::string(foreign_option(command, option)), path);
+  const CLI::App& app = known.empty() ? root : *known.front();
+  return error_line(fmt::format("unknown option '{}'", sanitize_line(option)), suggestion_for(app, option),
+                    path_of(app));
 }
 
 }  // namespace zinc

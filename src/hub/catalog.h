@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace zinc {
 
@@ -41,6 +42,7 @@ bool equal_ignoring_case(std::string_view typed, std::string_view lower);  // `l
 std::span<const CatalogModel> catalog_models();                            // small ones first within a family
 const CatalogModel* find_catalog_model(std::string_view id);               // case-insensitive; nullptr: unknown
 std::string_view catalog_alias(std::string_view name);  // the id that Ollama's name means; empty: none
+std::vector<std::string_view> catalog_alias_names();    // Ollama's names
 std::string_view status_name(CatalogStatus status);
 
 }  // namespace zinc

@@ -153,6 +153,12 @@ constexpr auto kAliases = std::to_array<Alias>({{"gemma3", "gemma-3-4b-it"},
 
 std::span<const CatalogModel> catalog_models() { return kModels; }
 
+std::vector<std::string_view> catalog_alias_names() {
+  std::vector<std::string_view> names;
+  for (const Alias& alias : kAliases) names.push_back(alias.name);
+  return names;
+}
+
 std::string_view catalog_alias(std::string_view name) {
   for (const Alias& alias : kAliases) {
     if (equal_ignoring_case(name, alias.name)) return alias.id;

@@ -20,7 +20,8 @@ bool is_file(const std::string& name) {
 
 bool looks_like_path(const std::string& name) {
   std::error_code unreadable;
-  return name.ends_with(".gguf") || name.find('/') != std::string::npos || fs::exists(fs::path(name), unreadable);
+  const bool exists = fs::exists(fs::path(name), unreadable);
+  return exists || name.ends_with(".gguf") || (name.find('/') != std::string::npos && !is_repo_name(name));
 }
 
 std::vector<std::string> known_ids(const HubSettings& settings) {
@@ -30,13 +31,20 @@ std::vector<std::string> known_ids(const HubSettings& settings) {
   return names;
 }
 
+// Ollama's names after the ids: "smolm2" is nearly "smollm2", and far from every id.
+std::optional<std::string> nearest_known_name(std::string_view typed, std::vector<std::string> names) {
+  for (const std::string_view alias : catalog_alias_names()) names.emplace_back(alias);
+  return nearest_name(typed, names);
+}
+
 Error unknown_model(const HubSettings& settings, const std::string& name) {
   const std::vector<std::string> names = known_ids(settings);
   if (const std::vector<std::string> several = match_model_name(name, names); several.size() > 1) {
     return fail(ErrorCode::not_found, "several models begin with '{}': {}; type more of the name",
                 sanitize_for_terminal(name), fmt::join(several, ", "));
   }
-  const std::optional<std::string> nearest = nearest_name(name, names);
+  std::optional<std::string> nearest = nearest_known_name(name, names);
+  if (is_repo_name(name)) nearest = "hf:" + name;
   return fail(ErrorCode::not_found,
               "unknown model '{}'; {}use a name from `zinc list`, the path of a file, or a source: hf:ORG/REPO[:FILE], "
               "https://..., pip:PACKAGE or ollama:NAME",

@@ -59,6 +59,8 @@ TEST_F(HubTest, unknown_name_is_rejected_with_a_suggestion) {
   EXPECT_TRUE(contains_all(refusal("qwen3-8c"), {"'qwen3-8c'", "did you mean 'qwen3-8b'?", "zinc list"}));
   EXPECT_TRUE(contains_all(refusal("qwen3.5-2"), {"several models begin with 'qwen3.5-2'", "qwen3.5-27b, qwen3.5-2b"}));
   EXPECT_FALSE(contains_all(refusal("something else entirely"), {"did you mean"}));
+  EXPECT_TRUE(contains_all(refusal("smolm2"), {"did you mean 'smollm2'?"})) << "Ollama's name";
+  EXPECT_TRUE(contains_all(refusal("someone/some-GGUF:Q8_0"), {"did you mean 'hf:someone/some-GGUF:Q8_0'?"}));
   EXPECT_TRUE(server_.requests().empty());
 }
 

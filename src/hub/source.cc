@@ -20,6 +20,22 @@ struct Prefix {
 constexpr std::array kPrefixes = {Prefix{"hf:", SourceKind::hugging_face}, Prefix{"https://", SourceKind::url},
                                   Prefix{"http://", SourceKind::url}, Prefix{"pip:", SourceKind::package},
                                   Prefix{"ollama:", SourceKind::ollama}};
+// The addresses of Hugging Face's web pages; Ollama takes the first.
+constexpr std::array<std::string_view, 4> kHubAddresses = {"hf.co/", "huggingface.co/", "https://hf.co/",
+                                                           "https://huggingface.co/"};
+
+// "ORG/REPO[:FILE]" of "https://huggingface.co/ORG/REPO[:FILE]"; empty: `text` is not the address of a repository. An
+// address below a repository, such as that of a file, is a URL.
+std::string_view repo_at_address(std::string_view text) {
+  for (const std::string_view address : kHubAddresses) {
+    if (!text.starts_with(address)) continue;
+    text.remove_prefix(address.size());
+    if (text.ends_with('/')) text.remove_suffix(1);
+    const std::string_view repo = text.substr(0, text.find(':'));
+    return std::ranges::count(repo, '/') == 1 && !repo.ends_with(kGguf) ? text : std::string_view();
+  }
+  return {};
+}
 
 const Prefix* prefix_of(std::string_view text) {
   const auto found = std::ranges::find_if(kPrefixes, [&](const Prefix& p) { return text.starts_with(p.text); });
@@ -98,9 +114,17 @@ Result<Source> parse_ollama(Source source, std::string_view rest) {
 
 }  // namespace
 
-bool has_source_prefix(std::string_view text) { return prefix_of(text) != nullptr; }
+bool has_source_prefix(std::string_view text) { return prefix_of(text) || !repo_at_address(text).empty(); }
+
+bool is_repo_name(std::string_view text) {
+  const bool is_path = text.starts_with('.') || text.ends_with(kGguf) || std::ranges::count(text, '/') != 1;
+  return !is_path && parse_source(fmt::format("hf:{}", text)).ok();
+}
 
 Result<Source> parse_source(std::string_view text) {
+  if (const std::string_view repo = repo_at_address(text); !repo.empty()) {
+    return parse_hugging_face({SourceKind::hugging_face, fmt::format("hf:{}", repo), {}, {}, {}}, repo);
+  }
   const Prefix* prefix = prefix_of(text);
   Source source{prefix->kind, std::string(text), {}, {}, {}};
   const std::string_view rest = text.substr(prefix->text.size());
@@ -114,7 +138,7 @@ Result<Source> parse_source(std::string_view text) {
   source.file = path.substr(slash + 1);
   const bool is_right = slash >= prefix->text.size() && is_plain_file_name(source.file) && source.file.ends_with(kGguf);
   return is_right ? Result<Source>(std::move(source))
-                  : invalid_source(source.text, "a URL that ends in the name of a .gguf file");
+                  : invalid_source(source.text, "a URL that ends in the name of a .gguf file, or hf:ORG/REPO");
 }
 
 std::string public_url(std::string_view url) {

@@ -1,5 +1,5 @@
 // The source of a model, as typed: hf:ORG/REPO[@REVISION][:FILE], https://HOST/FILE.gguf,
-// pip:PACKAGE[==VERSION], ollama:NAME[:TAG].
+// pip:PACKAGE[==VERSION], ollama:NAME[:TAG]. hf.co/ORG/REPO and https://huggingface.co/ORG/REPO are hf:ORG/REPO.
 #pragma once
 
 #include <optional>
@@ -14,13 +14,14 @@ enum class SourceKind : uint8_t { hugging_face, url, package, ollama };
 
 struct Source {
   SourceKind kind;
-  std::string text;      // as typed; for a URL, public_url() of it: stored and shown
+  std::string text;      // as typed; for a URL, public_url() of it, for a repository, hf:...: stored and shown
   std::string name;      // ORG/REPO, the whole URL, the package, NAME
   std::string revision;  // Hugging Face: a branch or commit, empty for "main"; package: a version
   std::string file;      // Hugging Face: a file, or a quantization's name ("Q4_K_M"); Ollama: the tag
 };
 
 bool has_source_prefix(std::string_view text);
+bool is_repo_name(std::string_view text);  // ORG/REPO or ORG/REPO:FILE, which would be a source after "hf:"
 // An error if the text after the prefix is invalid. REQUIRES: has_source_prefix(text)
 Result<Source> parse_source(std::string_view text);
 

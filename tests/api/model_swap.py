@@ -70,6 +70,15 @@ with Server() as server, concurrent.futures.ThreadPoolExecutor(24) as pool:
         assert server.ask(path, {"model": "nowhere", "keep_alive": 0})[0] == 404
     assert answered_by(server.complete("tiny")) == "tiny"
 
+    # Names mean what they mean in the CLI: case and separators do not matter, an unambiguous beginning is enough.
+    assert server.complete("OTHER")[0] == 200 and server.active() == {"tiny": False, "other": True}
+    assert server.complete("othe")[0] == 200 and server.active() == {"tiny": False, "other": True}, "no second copy"
+    assert server.ask("/v1/models/activate", {"model": "Ti-ny"})[0] == 200
+    assert server.active() == {"tiny": True, "other": False}, "under its own name"
+    status, text = server.complete("qwen3:8b")
+    assert status == 404 and "'qwen3-8b' is not installed; pull it first" in text, text
+    assert server.complete("oth")[0] == 404, "too short"
+
     # A running stream is finished; a request for the other model waits for it.
     stream = pool.submit(server.complete, "tiny", 1500, stream=True)
     while json.loads(server.ask("/health")[1])["active_requests"] == 0 and not stream.done():

@@ -271,6 +271,10 @@ class Chat(ScreenTest):
         chat.wait_for_prompt()
         chat.keys("C-c")
         chat.wait(lambda lines: lines[-1] == ">" and "again" in lines[-2], "a second warning")
+        chat.type("another line")
+        chat.wait_for("> another line")
+        chat.keys("C-c")
+        chat.wait(lambda lines: lines[-1] == ">" and "again" in lines[-2] and "another" in lines[-3], "a third warning")
         chat.keys("C-c")
         chat.wait_for("exit code 0")
 
@@ -360,8 +364,9 @@ class Chat(ScreenTest):
     def test_settings_in_the_words_of_ollama(self):
         chat = self.open(height=50)
         chat.wait_for_prompt()
-        for line, told in (("parameter temperature 0.5", "temperature set"), ("parameter num_predict 3", "num_predict set"),
-                           ("nothink", "think set"), ("system Be brief.", "system message set")):
+        for line, told in (("parameter temperature 0.5", "temperature set to 0.5"),
+                           ("parameter num_predict 3", "num_predict set to 3"), ("nothink", "think set to off"),
+                           ("parameter num_ctx 4096", "zinc chat -c N"), ("system Be brief.", "system message set")):
             chat.enter(f"/set {line}")
             chat.wait_for(told)
         chat.enter("/set")
@@ -731,6 +736,20 @@ class Chat(ScreenTest):
         chat.enter(f"/save {other}")
         chat.wait(lambda lines: " ".join(lines).count("already exists") == 2, "the refusal")
         self.assertEqual(len(json.loads(other.read_text())["messages"]), 2)
+
+    def test_export_of_the_chat_page_can_be_loaded_and_is_not_overwritten(self):
+        file = pathlib.Path(self.folder, "page.json")
+        messages = [{"id": "q", "parent": None, "role": "user", "content": "Why is it raining?"},
+                    {"id": "a", "parent": "q", "role": "assistant", "content": "Because of clouds."}]
+        file.write_text(json.dumps({"format": "zinc-conversations", "version": 1, "conversations": [
+            {"id": "c", "title": "rain", "head": "a", "settings": {}, "messages": messages}]}))
+        chat = self.open("-n", "2")
+        chat.wait_for_prompt()
+        chat.enter(f"/load {file}")
+        chat.wait_for("1 turn loaded")
+        chat.wait_for("Because of clouds.")
+        chat.enter(f"/save {file}")
+        chat.wait_for("already exists")
 
     def test_model_lists_the_installed_models_and_marks_the_current_one(self):
         for name in ("one", "two"):

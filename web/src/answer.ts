@@ -331,7 +331,8 @@ export async function streamAnswer(message: Message, history: Message[], setting
   clearInterval(timer);
   message.writing = false;
   streams.delete(message.id);
-  if (message.notice?.kind === 'lost' && !lost.has(message.id)) lost.set(message.id, -1);
+  if (message.notice?.kind !== 'lost') recordLost(message, null);
+  else if (!lost.has(message.id)) recordLost(message, -1);
   await store([], [message]);
   resolveEnded();
   const others = new Map(live.value);
@@ -396,18 +397,30 @@ export function continueAnswer(message: Message): void {
   messageChanged();
 }
 
-// Answers whose connection was lost in this tab, with their length when they were last resumed. Once the server is back, the
-// displayed one is resumed, unless the last attempt brought no text: it may be what brings the server down.
-const lost = new Map<string, number>();
+// Answers whose connection was lost in this tab, with their length when they were last resumed; a reload keeps them. Once the
+// server is back, the displayed one is resumed, unless the last attempt brought no text: it may be what brings the server down.
+const kLostName = 'zinc.lost';
+const lost = new Map<string, number>(JSON.parse(sessionStorage.getItem(kLostName) ?? '[]') as [string, number][]);
+const lengthOf = ({ content, reasoning = '' }: Message) => content.length + reasoning.length;
+function recordLost({ id }: Message, length: number | null): void {
+  if (length === null && !lost.delete(id)) return;
+  if (length !== null) lost.set(id, length);
+  try {
+    sessionStorage.setItem(kLostName, JSON.stringify([...lost]));
+  } catch {
+    // Storage is full: known until the page is reloaded.
+  }
+}
+export const continuesWhenBack = (message: Message) =>
+  lost.has(message.id) && lost.get(message.id) !== lengthOf(message) && path.value.at(-1)?.id === message.id;
+
 let wasUnreachable = false;
 effect(() => {
   const isBack = wasUnreachable && !isServerUnreachable.value;
   wasUnreachable = isServerUnreachable.value;
   const last = isBack ? path.peek().at(-1) : undefined;
-  if (!last || last.notice?.kind !== 'lost' || !lost.has(last.id)) return;
-  const length = last.content.length + (last.reasoning?.length ?? 0);
-  if (lost.get(last.id) === length) return;
-  lost.set(last.id, length);
+  if (!last || last.notice?.kind !== 'lost' || !continuesWhenBack(last)) return;
+  recordLost(last, lengthOf(last));
   queueMicrotask(() => continueAnswer(last)); // not inside the effect
 });
 

@@ -38,8 +38,8 @@ const isPdf = (data: ArrayBuffer) => new TextDecoder('latin1').decode(data.slice
 // Throws an Error with a sentence for the user.
 async function textOf(file: File): Promise<string> {
   if (/^(image|audio|video)\//.test(file.type)) {
-    const sense = file.type.startsWith('image/') ? 'see images' : file.type.startsWith('audio/') ? 'hear sound' : 'watch videos';
-    throw new Error(`${file.name} was not attached: this model cannot ${sense}.`);
+    const kind = file.type.startsWith('image/') ? 'images' : file.type.startsWith('audio/') ? 'sound' : 'videos';
+    throw new Error(`${file.name} was not attached: zinc cannot read ${kind}.`);
   }
   const isNamedPdf = file.type === 'application/pdf' || /\.pdf$/i.test(file.name);
   const limit = isNamedPdf ? kMaxPdfBytes : kMaxTextBytes;

@@ -8,6 +8,8 @@ import type { LibraryModel, Message } from './types';
 
 // The model that is being loaded by this page.
 export const loadingModel = signal<string | null>(null);
+// Or by the server at its start; null: none.
+export const loadingName = () => loadingModel.value ?? (props.value?.models.length === 0 && library.value?.activating ? library.value.activating : null);
 
 // A server's message as a sentence. Addresses are long and say nothing to most readers: only their host is kept.
 export function sentenceOf(text: string): string {

@@ -19,6 +19,8 @@ export const overflowError = signal('');
 let abort = new AbortController();
 export const cancelSummary = () => abort.abort();
 
+export const kAloneTooLong = 'Your last message alone fills the context. Shorten it, or start the server with a larger context (zinc serve -c).';
+
 const isEmptyAnswer = (message: Message) => message.role === 'assistant' && !message.content && !message.toolCalls?.length;
 
 // The earliest user message from which on the conversation fills at most the target; found by binary search.
@@ -31,7 +33,7 @@ async function findCut(list: Message[], context: number): Promise<number> {
     else low = middle + 1;
   }
   const isTooLong = starts.length === 0 || (await countTokens(list.slice(starts[low]))) > context * kLastResort;
-  if (isTooLong) throw new Error('Your last message alone fills the context. Shorten it, or start the server with a larger context (zinc serve -c).');
+  if (isTooLong) throw new Error(kAloneTooLong);
   return starts[low];
 }
 

@@ -235,7 +235,7 @@ export async function refreshLibrary(): Promise<void> {
 export async function refreshFigures(): Promise<void> {
   try {
     const loaded = (await getFigures()).data.filter((entry) => entry.figures);
-    if (!library.value) void refreshLibrary().catch(() => undefined);
+    if (!library.value || loaded.length === 0) void refreshLibrary().catch(() => undefined); // which model is being loaded
     figures.value = new Map(loaded.map((entry) => [entry.id, entry.figures!]));
     if (isServerUnreachable.value || loaded.map(({ id }) => id).join() !== props.value?.models.map(({ name }) => name).join()) {
       await refreshProps();

@@ -2,7 +2,7 @@
 import * as db from './db';
 import { withPendingWrites } from './persist';
 import { conversationOfMarkdown, markdownOf } from './markdown_file';
-import { conversations, newId, openConversation, pathTo, showToast } from './state';
+import { conversations, newId, openConversation, pathTo, showToast, titleOf } from './state';
 import type { Attachment, Conversation, Message, Notice, Role, Settings, Timings, TokenChoice, ToolCall, Usage } from './types';
 
 const kFormat = 'zinc-conversations';
@@ -134,13 +134,27 @@ function importConversation(source: unknown): [Conversation, Message[]] {
   const now = Date.now();
   const from = isRecord(source.context) ? ids.get(source.context.from) : undefined;
   const context = from ? { from, summary: text((source.context as JsonObject).summary) } : undefined;
-  const entry = { id, head, title: text(source.title) || 'Imported', settings: settingsOf(source.settings), context };
+  const isHere = conversations.value.some((other) => other.id === source.id);
+  const title = (text(source.title) || 'Imported') + (isHere ? ' (copy)' : '');
+  const entry = { id, head, title, settings: settingsOf(source.settings), context };
   return [{ ...entry, created: number(source.created) ?? now, updated: number(source.updated) ?? now }, list];
+}
+
+// A conversation in the format of the API, as `/save` of `zinc chat` writes it: `messages`, one after the other.
+function conversationOfMessages({ messages, model }: JsonObject): JsonObject {
+  const all = records(messages);
+  const system = all.find(({ role }) => role === 'system');
+  const list = all.filter((message) => message !== system).map((message, i) => ({
+    id: i + 1, parent: i, role: message.role, content: message.content, reasoning: message.reasoning_content,
+    model: message.role === 'assistant' ? model : undefined,
+  }));
+  return { title: titleOf(text(list[0]?.content) ?? ''), messages: list, settings: { system: system?.content } };
 }
 
 function readJson(content: string): [Conversation, Message[]][] {
   const file: unknown = JSON.parse(content);
-  if (!isRecord(file) || file.format !== kFormat || !Array.isArray(file.conversations)) throw new Error('not an export of this page');
+  if (isRecord(file) && records(file.messages).length > 0) return [importConversation(conversationOfMessages(file))];
+  if (!isRecord(file) || file.format !== kFormat || !Array.isArray(file.conversations)) throw new Error('neither an export of this page nor a conversation saved by zinc chat');
   if ((number(file.version) ?? 0) > kVersion) throw new Error('exported by a newer version of this page');
   return file.conversations.map(importConversation);
 }

@@ -96,6 +96,10 @@ test('a last message that alone fills the context is told so', async () => {
   const front = await startProxy(proxy.target);
   const { page, close } = await openPage(front.url);
   await sendMessage(page, 'word '.repeat(4000));
+  const first = (await finishedAnswer(page)).locator('.notice.is-context');
+  await first.getByText('Your last message alone fills the context.').waitFor();
+  assert.equal(await first.getByRole('button', { name: 'Leave out the oldest messages' }).count(), 0, 'there is none');
+  await sendMessage(page, 'word '.repeat(4000));
   const notice = (await finishedAnswer(page)).locator('.notice.is-context');
   await notice.getByRole('button', { name: 'Leave out the oldest messages' }).click();
   await notice.getByText('Your last message alone fills the context.').waitFor();

@@ -114,6 +114,9 @@ const views = {
     await finishedAnswer(page);
   },
   async overflow(page) {
+    proxy.script = replyWith('Fine.');
+    await sendMessage(page, 'A question');
+    await finishedAnswer(page);
     proxy.script = (reply) => reply.fail(400, { message: 'too long', code: 'context_length_exceeded' });
     await sendMessage(page, 'One question more');
     await (await finishedAnswer(page)).getByRole('button', { name: 'Continue with a summary' }).waitFor();

@@ -172,6 +172,19 @@ test('mistakes and failed downloads are told in place and in the words of the pa
   await page.locator('.source .wrong', { hasText: 'No model is called “garbage”. Enter a name from the list, hf:ORG/REPO:FILE, or the URL of a .gguf file.' }).waitFor();
   assert.equal(await page.locator('.toast').count(), 0);
   await close();
+
+  const elsewhere = { ...failed, id: 'hf:foo/bar' };
+  const many = await openLibrary(Array.from({ length: 40 }, (_, i) => entryOf(`some-${i}b`)), elsewhere);
+  await many.page.getByLabel('Source of a model').fill('garbage');
+  await many.page.keyboard.press('Enter');
+  await many.page.locator('.source .wrong', { hasText: 'No model is called' }).waitFor();
+  assert.equal(await many.page.locator('.source .wrong').count(), 1, 'the failed download of another source is not shown with it');
+  const scroll = () => many.page.locator('dialog').evaluate((dialog) => [dialog.querySelector('.source .wrong')?.getBoundingClientRect().bottom - dialog.getBoundingClientRect().bottom, dialog.scrollTop]);
+  await eventually(async () => (await scroll())[0] <= 0, 'the error to be scrolled into view');
+  assert.ok((await scroll())[1] > 0);
+  await many.page.getByLabel('Search models').fill('some');
+  await eventually(async () => (await scroll())[1] === 0, 'the first hits to be in view');
+  await many.close();
   const connecting = await openLibrary([entryOf('some-4b')], { ...failed, state: 'downloading', error: undefined });
   await connecting.page.locator('.loading', { hasText: 'Connecting…' }).waitFor();
   await connecting.close();

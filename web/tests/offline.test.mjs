@@ -68,6 +68,45 @@ test('an answer whose connection was lost continues by itself when the server is
   await close();
 });
 
+test('the same after a reload while the server is away', async () => {
+  proxy.script = (reply, body) => (body.continue_final_message ? replyWith(' and the rest.')(reply) : reply.delta({ content: 'The beginning' }));
+  const { page, close } = await openPage(proxy.url, kAllow);
+  await untilControlled(page);
+  await sendMessage(page, 'go');
+  await page.locator('.prose', { hasText: 'The beginning' }).waitFor();
+  const { target, script } = proxy;
+  Object.assign(proxy, { target: kDeadServer, script: null });
+  proxy.reply.disconnect();
+  await untilMessage(page, (message) => message.notice?.kind === 'lost');
+  await page.reload();
+  await page.locator('.notice.is-lost', { hasText: 'The answer continues when the server is back.' }).waitFor();
+  Object.assign(proxy, { target, script });
+  await page.locator('.prose', { hasText: 'The beginning and the rest.' }).waitFor();
+  await close();
+});
+
+test('a page opened while the server loads its model says so, and shows the model once it is loaded', async () => {
+  let isLoading = true;
+  const withoutModels = {
+    '/props': (body) => ({ ...body, models: [] }),
+    '/v1/models': (body) => ({ ...body, data: [] }),
+    '/models': (body) => ({ ...body, activating: 'tiny' }),
+  };
+  const { page, close } = await openPage(proxy.url, {}, async (page) => {
+    for (const [path, change] of Object.entries(withoutModels)) {
+      await page.route(`${proxy.url}${path}`, async (route) => {
+        const response = await route.fetch();
+        await route.fulfill({ response, json: isLoading ? change(await response.json()) : await response.json() });
+      });
+    }
+  });
+  await page.locator('.welcome', { hasText: 'Loading tiny…' }).waitFor();
+  await page.locator('.model-picker', { hasText: 'Loading tiny…' }).waitFor();
+  isLoading = false;
+  await page.locator('.welcome', { hasText: 'You are talking to tiny' }).waitFor(); // the poll of an idle page is held
+  await close();
+});
+
 test('an answer that brings no text when it is resumed is not resumed again', async () => {
   proxy.script = (reply) => reply.delta({ content: 'The beginning' });
   proxy.requests.length = 0;
@@ -78,7 +117,7 @@ test('an answer that brings no text when it is resumed is not resumed again', as
   const lose = async () => {
     Object.assign(proxy, { target: kDeadServer, script: null });
     proxy.reply.disconnect();
-    await page.locator('.notice.is-lost', { hasText: 'when the server is back' }).waitFor();
+    await page.locator('.gone').waitFor();
   };
   const comeBack = () => Object.assign(proxy, { target, script: () => undefined }); // accepts, never answers
   await lose();
@@ -86,8 +125,9 @@ test('an answer that brings no text when it is resumed is not resumed again', as
   await eventually(() => proxy.requests.length === 2);
   await page.locator('.by-assistant[aria-busy="true"]').waitFor();
   await lose();
+  await page.locator('.notice.is-lost', { hasText: 'Retry continues from here.' }).waitFor(); // promises nothing
   comeBack();
-  await page.locator('.notice.is-lost', { hasText: 'Retry continues from here.' }).waitFor();
+  await page.locator('.gone').waitFor({ state: 'detached' });
   await page.waitForTimeout(300);
   assert.equal(proxy.requests.length, 2);
   await close();

@@ -138,7 +138,7 @@ test('every kind of failure has its notice', async () => {
     ['is-error', (reply) => reply.fail(500, { message: 'the device is lost', code: 'device_lost' }), /^The device is lost\./],
     ['is-error', (reply) => { reply.delta({ content: 'half' }); reply.event({ error: { message: 'a step failed' } }); }, /^A step failed\./],
     ['is-length', (reply) => { reply.delta({ content: 'half' }); reply.end('length'); }, /token limit/],
-    ['is-context', (reply) => reply.fail(400, { message: 'the prompt has 9 tokens', code: 'context_length_exceeded' }), /longer than the context of the model\.[\s\S]*Leave out the oldest messages[\s\S]*Continue with a summary/],
+    ['is-context', (reply) => reply.fail(400, { message: 'the prompt has 9 tokens', code: 'context_length_exceeded' }), /longer than the context of the model\.[\s\S]*Your last message alone fills the context\.[\s\S]*New conversation/],
   ];
   for (const [name, script, text] of cases) {
     const { answer, close } = await startConversation(proxy, script);
@@ -214,7 +214,7 @@ test('dropped files and long pastes become attachments', async () => {
     data.setData('text/plain', 'long '.repeat(1000));
     document.getElementById('prompt').dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true }));
   });
-  await page.locator('.chips li', { hasText: 'pasted' }).waitFor();
+  await page.locator('.chips li', { hasText: 'pasted-1.txt' }).waitFor();
   await pickFile(page, 'x.bin', [0xff, 0xfe, 0x00, 0xd8]);
   await page.locator('.toast', { hasText: 'is not a text or PDF file' }).waitFor();
   await sendMessage(page, 'What is in them?');
@@ -274,8 +274,49 @@ test('conversations can be searched, renamed, deleted, restored, exported and im
   await importFile(page, 'in.json', json);
   await page.waitForFunction(() => document.querySelectorAll('.row').length === 3);
   await page.getByText('xylophone').waitFor();
+  await page.locator('.row .title', { hasText: 'Instruments (copy)' }).waitFor();
   await importFile(page, 'bad.json', '{"a":1}');
   await page.locator('.toast', { hasText: 'could not be imported' }).waitFor();
+  await close();
+});
+
+test('a conversation saved by zinc chat can be imported and continued', async () => {
+  proxy.script = replyWith('ok');
+  proxy.requests.length = 0;
+  const { page, close } = await openPage(proxy.url);
+  const messages = [
+    { role: 'system', content: 'Be brief.' }, { role: 'user', content: 'What is rain?\nAnd snow?' },
+    { role: 'assistant', content: 'Water.', reasoning_content: 'They ask.' },
+  ];
+  await importFile(page, 'saved.json', JSON.stringify({ model: 'smollm2', messages }));
+  await page.locator('.row .title', { hasText: 'What is rain?' }).waitFor();
+  await page.locator('.prose', { hasText: 'Water.' }).waitFor();
+  await sendMessage(page, 'Go on.');
+  await finishedAnswer(page);
+  assert.deepEqual(proxy.requests[0].messages, [...messages, { role: 'user', content: 'Go on.' }]);
+  await close();
+});
+
+test('a value outside its range is marked in the settings', async () => {
+  const { page, close } = await openPage(proxy.url);
+  await page.keyboard.press('Control+,');
+  await page.fill('dialog [name="temperature"]', '9');
+  await page.locator('dialog .wrong', { hasText: 'Must be 0 to 2.' }).waitFor();
+  assert.equal(await page.getAttribute('dialog [name="temperature"]', 'aria-invalid'), 'true');
+  await page.fill('dialog [name="temperature"]', '0.9');
+  await page.locator('dialog .wrong').waitFor({ state: 'detached' });
+  await close();
+});
+
+test('Enter during an answer says why nothing is sent', async () => {
+  proxy.script = (reply) => reply.delta({ content: 'The beginning' });
+  const { page, close } = await openPage(proxy.url);
+  await sendMessage(page, 'go');
+  await page.locator('.prose', { hasText: 'The beginning' }).waitFor();
+  await page.fill('#prompt', 'more');
+  await page.press('#prompt', 'Enter');
+  await page.locator('.toast', { hasText: 'still being written; Escape stops it' }).waitFor();
+  assert.equal(await page.inputValue('#prompt'), 'more');
   await close();
 });
 
@@ -1139,7 +1180,7 @@ test('the text of a PDF is attached, read on this machine; images and empty PDFs
   await page.locator('.chips li', { hasText: 'letter.pdf' }).waitFor();
   assert.ok(loaded.some((path) => path.startsWith('/assets/pdf-')));
   await pick('cat.png', 'image/png', '\x89PNG');
-  await page.locator('.toast', { hasText: 'cat.png was not attached: this model cannot see images.' }).waitFor();
+  await page.locator('.toast', { hasText: 'cat.png was not attached: zinc cannot read images.' }).waitFor();
   await pick('scan.pdf', 'application/pdf', pdfOf());
   await page.locator('.toast', { hasText: 'scan.pdf contains no text; its pages are probably scanned images.' }).waitFor();
   await pick('broken.pdf', 'application/pdf', '%PDF-1.4 garbage');

@@ -145,7 +145,7 @@ test('a conversation that exceeds the context is not truncated, and the page sug
   await sendMessage(page, 'Summarize');
   const answer = await finishedAnswer(page);
   await answer.locator('.notice.is-context').waitFor();
-  assert.match(await answer.locator('.notice').innerText(), /^This conversation is longer than the context of the model\.\s+Leave out the oldest messages\s+Continue with a summary\s+New conversation$/);
+  assert.match(await answer.locator('.notice').innerText(), /^This conversation is longer than the context of the model\.\s+Your last message alone fills the context\. Shorten it, [^\n]*\s+New conversation$/);
   await close();
 });
 

@@ -116,8 +116,9 @@ Result<ChatAction> change_setting(ChatSession& session, const std::string& typed
   }
   const size_t blank = rest.find(' ');
   if (blank == std::string::npos) return fail(ErrorCode::invalid_input, "/set {} needs a value", rest);
-  ZINC_TRY(set, session.set(rest.substr(0, blank), rest.substr(rest.find_first_not_of(' ', blank))));
-  session.screen().print_status(fmt::format("{} set", rest.substr(0, blank)));
+  const std::string name = rest.substr(0, blank), value = rest.substr(rest.find_first_not_of(' ', blank));
+  ZINC_TRY(set, session.set(name, value));
+  session.screen().print_status(fmt::format("{} set to {}", name, value));
   return ChatAction::proceed;
 }
 
@@ -190,10 +191,10 @@ constexpr std::array kCommands = {
                 [](ChatSession& session, const std::string&) { return proceed_if_ok(session.leave_out_oldest()); }},
     ChatCommand{"save", "FILE", "write the conversation to a file", ChatArgument::file, save},
     ChatCommand{"save!", "FILE", "the same, replacing an existing file", ChatArgument::file, replace},
-    ChatCommand{"load", "FILE", "load a saved conversation", ChatArgument::file, load},
+    ChatCommand{"load", "FILE", "load a saved conversation, or one of the chat page", ChatArgument::file, load},
     ChatCommand{"conversations", "", "list the kept conversations", ChatArgument::none, list_conversations},
     ChatCommand{"stats", "", "speed, memory and context use", ChatArgument::none, show_stats},
-    ChatCommand{"clear", "", "begin a new conversation", ChatArgument::none, clear},
+    ChatCommand{"clear", "", "begin a new conversation; system message and settings stay", ChatArgument::none, clear},
     ChatCommand{"quit", "", "exit (also Ctrl-D)", ChatArgument::none,
                 [](ChatSession&, const std::string&) -> Result<ChatAction> { return ChatAction::quit; }},
 };

@@ -9,6 +9,7 @@
 #include "base/format_memory.h"
 #include "base/mapped_file.h"
 #include "base/pluralize.h"
+#include "cli/chat/page_export.h"
 #include "cli/chat/signal_watch.h"
 #include "cli/model_file.h"
 #include "hub/source.h"
@@ -27,6 +28,12 @@ void set_thinking(const ThinkingOptions& options, ChatRequest& request) {
 std::filesystem::path expanded(const std::string& path) {
   const char* const home = std::getenv("HOME");
   return path.starts_with("~/") && home ? std::filesystem::path(home) / path.substr(2) : std::filesystem::path(path);
+}
+
+Result<Conversation> read_conversation(const json::value& file) {
+  if (!is_page_export(file)) return Conversation::read(file);
+  ZINC_TRY(messages, read_page_export(file));
+  return Conversation::read(messages);
 }
 
 }  // namespace
@@ -270,11 +277,11 @@ Status ChatSession::load(const std::string& path) {
   const std::string_view text(reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size());
   const Result<json::value> file = parse_json(text);
   if (!file.ok()) return fail(file.error().code, "{}: {}", path, file.error().message);
-  Result<Conversation> read = Conversation::read(file.value());
+  Result<Conversation> read = read_conversation(file.value());
   if (!read.ok()) return fail(read.error().code, "{}: {}", path, read.error().message);
   clear();  // what was loaded is kept as another conversation
   conversation_ = std::move(read.value());
-  file_ = std::filesystem::absolute(expanded(path));
+  if (!is_page_export(file.value())) file_ = std::filesystem::absolute(expanded(path));  // else /save would replace it
   keep();
   return ok_status();
 }

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <concepts>
 #include <optional>
@@ -166,6 +167,10 @@ const std::vector<ChatSetting>& chat_settings() {
 
 Status set_chat_setting(const std::string& name, const std::string& value, ChatOptions& options) {
   if (const ChatSetting* const setting = find_setting(name)) return setting->set(options, value);
+  constexpr std::array<std::string_view, 3> kContext = {"num_ctx", "context", "ctx_size"};
+  if (std::ranges::find(kContext, setting_name(name)) != kContext.end()) {
+    return fail(ErrorCode::invalid_input, "the context length is chosen at the start: zinc chat -c N");
+  }
   std::vector<std::string> names;
   std::string list;
   for (const ChatSetting& setting : chat_settings()) {

@@ -91,6 +91,14 @@ TEST(ChatSettings, stored_settings_are_restored_unless_given_again) {
   EXPECT_FALSE(after.sampling.min_p);
 }
 
+TEST(ChatSettings, context_length_is_told_to_be_an_option) {
+  ChatOptions options;
+  for (const char* name : {"num_ctx", "context", "ctx-size"}) {
+    EXPECT_NE(set_chat_setting(name, "4096", options).error().message.find("zinc chat -c N"), std::string::npos)
+        << name;
+  }
+}
+
 TEST(ChatSettings, option_on_the_command_line_replaces_the_stored_value_even_with_its_default) {
   ChatOptions before;
   for (const auto& [name, value] :

@@ -89,6 +89,7 @@ std::vector<int> ConversationStore::ids() const {
     if (path.extension() != ".json") continue;
     if (const int id = conversation_id(path.stem().string()); id > 0) out.push_back(id);
   }
+  std::ranges::sort(out);
   return out;
 }
 
@@ -162,6 +163,7 @@ std::vector<ConversationSummary> ConversationStore::list() const {
       continue;
     }
     const Conversation& conversation = stored.value().conversation;
+    if (conversation.is_empty()) continue;  // /undo removed the only question
     out.push_back({.id = id,
                    .title = conversation.title(),
                    .model = stored.value().model,

@@ -51,8 +51,9 @@ class ConversationStore {
   Result<StoredConversation> read(int id) const;
   Status remove(int id) const;  // an error if a chat has it open
 
-  std::vector<int> ids() const;                   // of all files, also those that cannot be read
-  std::vector<ConversationSummary> list() const;  // the latest first; also those that cannot be read
+  std::vector<int> ids() const;  // of all files in ascending order, also those that cannot be read
+  // The latest first; also those that cannot be read, but none without a question.
+  std::vector<ConversationSummary> list() const;
   // `wanted`: a number, a part of a title, or empty for the latest that can be read.
   Result<int> find(const std::string& wanted) const;
 

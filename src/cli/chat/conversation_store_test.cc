@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "tests/support/test_files.h"
@@ -77,6 +78,15 @@ TEST_F(ConversationStoreTest, latest_conversation_is_found_first) {
   EXPECT_EQ(store_.find("SEA").value(), 2);
   EXPECT_NE(store_.find("moon").error().message.find("'moon' in its title"), std::string::npos);
   EXPECT_NE(store_.open(9).error().message.find("no conversation 9"), std::string::npos);
+}
+
+TEST_F(ConversationStoreTest, conversation_without_a_question_is_not_listed) {
+  for (int i = 1; i <= 12; ++i) add("the sky");
+  ASSERT_TRUE(store_.open(2).value().save({.model = "m", .settings = {}, .conversation = {.system = "brief"}}).ok());
+  EXPECT_EQ(store_.list().size(), 11u);
+  const std::vector<int> ids = store_.ids();
+  EXPECT_EQ(ids.size(), 12u) << "it can be deleted";
+  EXPECT_TRUE(std::ranges::is_sorted(ids));
 }
 
 TEST_F(ConversationStoreTest, deleted_conversation_leaves_no_file) {

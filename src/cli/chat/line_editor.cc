@@ -70,6 +70,7 @@ struct LineEditor::State {
   std::string prompt;
   Complete complete_line;
   bool was_interrupted = false;
+  std::string dropped;         // by the interrupt
   bool begins_pasted = false;  // several lines were pasted at the start of the line
   bool is_vi = false;          // ~/.editrc says so
 
@@ -86,6 +87,8 @@ struct LineEditor::State {
   static char* show_prompt(EditLine* editor) { return of(editor).prompt.data(); }
 
   static unsigned char interrupt(EditLine* editor, int) {
+    const LineInfo* const line = ::el_line(editor);
+    of(editor).dropped.assign(line->buffer, static_cast<size_t>(line->lastchar - line->buffer));
     of(editor).was_interrupted = true;
     return CC_EOF;
   }
@@ -199,10 +202,12 @@ Result<Input> LineEditor::read_line(const std::string& prompt) {
   {
     const PasteBrackets brackets;
     if (!brackets.written().ok()) return brackets.written().error();
+    // el_gets prints the prompt before it leaves canonical mode: a Ctrl-D typed in between would be lost.
+    ::el_set(state_->editor, EL_PREP_TERM, 1);
     int n_chars = 0;
     const char* const line = ::el_gets(state_->editor, &n_chars);
     if (state_->was_interrupted) {
-      input.kind = InputKind::interrupted;
+      input = {.kind = InputKind::interrupted, .text = std::move(state_->dropped)};
     } else if (!line || n_chars <= 0) {
       input.kind = InputKind::end;
     } else {

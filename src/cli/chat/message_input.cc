@@ -25,7 +25,7 @@ template <class IsOpen>
 Result<Input> read_more(LineSource& lines, std::string text, IsOpen is_open) {
   while (is_open(text)) {
     ZINC_TRY(more, lines.read_line(kMorePrompt));
-    if (more.kind == InputKind::interrupted) return more;
+    if (more.kind == InputKind::interrupted) return Input{.kind = more.kind, .text = text + "\n" + more.text};
     if (more.kind == InputKind::end) break;
     text += "\n" + more.text;
     if (Status fits = check_size(text); !fits.ok()) return fits.error();

@@ -11,7 +11,7 @@ namespace zinc {
 
 enum class InputKind : uint8_t {
   text,
-  interrupted,  // Ctrl-C
+  interrupted,  // Ctrl-C; `text` is what it dropped
   end,          // Ctrl-D or end of input
 };
 struct Input {

@@ -91,7 +91,9 @@ TEST(MessageInput, quoted_message_is_flagged) {
 
 TEST(MessageInput, interrupt_drops_the_incomplete_message) {
   ScriptedLines lines({{.text = "one\\"}, {.kind = InputKind::interrupted}, {.text = "two"}});
-  EXPECT_EQ(read_message(lines, "> ").value().kind, InputKind::interrupted);
+  const Input dropped = read_message(lines, "> ").value();
+  EXPECT_EQ(dropped.kind, InputKind::interrupted);
+  EXPECT_FALSE(dropped.text.empty()) << "a Ctrl-C that drops text does not end the chat";
   EXPECT_EQ(read_message(lines, "> ").value().text, "two");
   EXPECT_EQ(read_message(lines, "> ").value().kind, InputKind::end);
 }

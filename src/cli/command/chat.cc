@@ -107,7 +107,7 @@ Status run_chat(ChatSession& session, LineSource& lines, InputHistory& history) 
     ZINC_TRY(input, read_message(lines, session.screen().prompt()));
     if (input.kind == InputKind::end) break;
     if (input.kind == InputKind::interrupted) {
-      if (was_interrupted) break;
+      if (was_interrupted && input.text.empty()) break;  // with text, Ctrl-C only drops it
       was_interrupted = true;
       session.screen().print_status("press Ctrl-C again or Ctrl-D to exit");
       continue;

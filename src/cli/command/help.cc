@@ -7,6 +7,7 @@
 #include "cli/help_format.h"
 #include "cli/output.h"
 #include "cli/sanitize_line.h"
+#include "cli/usage_error.h"
 
 namespace zinc::command_help {
 namespace {
@@ -17,8 +18,10 @@ Status print_help(const CLI::App& root, const std::vector<std::string>& words) {
   for (const std::string& word : words) {
     const auto known = app->get_subcommands([&](const CLI::App* command) { return command->check_name(word); });
     if (known.empty()) {
-      return fail(ErrorCode::not_found, "no command '{} {}'; `zinc help` lists the commands", name,
-                  sanitize_line(word));
+      std::string hint = suggestion_for(*app, word);
+      if (!hint.empty()) hint += hint.ends_with('?') ? " " : "; ";
+      return fail(ErrorCode::not_found, "no command '{} {}'; {}`zinc help` lists the commands", name,
+                  sanitize_line(word), hint);
     }
     app = known.front();
     name += " " + app->get_name();

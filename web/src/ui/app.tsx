@@ -4,7 +4,7 @@ import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
 import { setApiKey, isKeyRequired, wasKeyRejected } from '../api';
 import { isAnswering, live, stop } from '../answer';
 import { storeError } from '../persist';
-import { chooseModel, loadingModel, modelChoices } from '../models';
+import { chooseModel, loadingName, modelChoices } from '../models';
 import {
   conversation, model, openConversation, openId, panel, props, refreshFigures, refreshLibrary, isServerUnreachable, showToast,
   sidebarIsFolded, sidebarIsOpen, sorted, toasts, type Toast,
@@ -32,7 +32,8 @@ function ModelPicker() {
     if (error) showToast(error);
     field.value = model.value?.name ?? '';
   };
-  if (loadingModel.value) return <span class="model-picker" role="status">Loading {loadingModel.value}…</span>;
+  const loading = loadingName();
+  if (loading) return <span class="model-picker" role="status">Loading {loading}…</span>;
   return (
     <select class="model-picker" aria-label="Model" title={model.value?.name} value={model.value?.name ?? ''} onFocus={() => void refreshLibrary().catch(() => undefined)}
             onChange={(event) => void choose(event.currentTarget)}>
@@ -170,9 +171,9 @@ function useShortcuts() {
 const kBusyPollMs = 2000;
 const kIdlePollMs = 30_000;
 
-// Polls the server: more often while it is busy, never while the page is hidden.
+// Polls the server: more often while it is busy or has no model, never while the page is hidden.
 function usePolling() {
-  const isBusy = live.value.size > 0 || isServerUnreachable.value;
+  const isBusy = live.value.size > 0 || isServerUnreachable.value || props.value?.models.length === 0;
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout>;
     let isStopped = false;

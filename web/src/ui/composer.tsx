@@ -7,7 +7,7 @@ import { isContextNearlyFull, tokensInContext } from '../context';
 import { attachFiles } from '../files';
 import { chooseModel, loadingModel } from '../models';
 import {
-  changeSettings, conversation, figures, library, model, openId, panel, path, refreshLibrary, isServerUnreachable, settings, showsFigures,
+  changeSettings, conversation, figures, library, model, openId, panel, path, refreshLibrary, isServerUnreachable, settings, showsFigures, showToast,
 } from '../state';
 import { chosenThinking, settingsOfChoice, thinkingChoices, thinkingOf } from '../thinking';
 import { bytes, count, plural } from './format';
@@ -92,7 +92,7 @@ function ContextWarning() {
   return (
     <div class="gone" role="status">
       <span>{percent > 100 ? 'This conversation is longer than the context of the model, which cannot answer it.' : `This conversation fills ${percent}% of the context. When it is full, the model cannot answer.`}</span>
-      <OverflowChoice />
+      <OverflowChoice isOver={percent > 100} />
     </div>
   );
 }
@@ -146,7 +146,8 @@ export function Composer() {
     if (matchMedia('(pointer: fine)').matches) area.current!.focus();
   }, [openId.value]);
   const submit = () => {
-    if (busy || (!text.trim() && attachments.length === 0)) return;
+    if (!text.trim() && attachments.length === 0) return;
+    if (busy) return showToast('The answer is still being written; Escape stops it.');
     sendDraft(send);
   };
   const onKeyDown = (event: KeyboardEvent) => {
@@ -172,7 +173,8 @@ export function Composer() {
       void attachFiles(files);
     } else if (pasted.length > kLongPaste) {
       event.preventDefault();
-      addAttachments([{ name: `pasted-${attachments.length + 1}.txt`, text: pasted }]);
+      const n = attachments.filter(({ name }) => /^pasted-\d+\.txt$/.test(name)).length + 1;
+      addAttachments([{ name: `pasted-${n}.txt`, text: pasted }]);
     }
   };
   const wanted = conversation.value?.settings.model;

@@ -4,7 +4,7 @@ import { Component, type ComponentChildren } from 'preact';
 import { memo } from 'preact/compat';
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
 import {
-  continueAnswer, editAndFork, addToolResult, live, regenerate, regenerateWith, branchWithAlternative, type StreamingAnswer,
+  continueAnswer, continuesWhenBack, editAndFork, addToolResult, live, regenerate, regenerateWith, branchWithAlternative, type StreamingAnswer,
 } from '../answer';
 import { setDraftText, draftText } from '../draft';
 import { deleteMessage, editAnswer } from '../edit';
@@ -109,7 +109,7 @@ function CallCard({ message, call, awaitsResult, resultKey }: { message: Message
 // The end of a lost answer's notice.
 function lostHint(message: Message): string {
   const kept = message.content || message.reasoning ? ' Your text is safe.' : '';
-  return isServerUnreachable.value ? `${kept} The answer continues when the server is back.` : `${kept} Retry continues from here.`;
+  return isServerUnreachable.value && continuesWhenBack(message) ? `${kept} The answer continues when the server is back.` : `${kept} Retry continues from here.`;
 }
 
 function NoticeBar({ message, actions }: { message: Message; actions: AnswerActions }) {
@@ -125,7 +125,7 @@ function NoticeBar({ message, actions }: { message: Message; actions: AnswerActi
   return (
     <div class={`notice is-${kind}`} role="status">
       <p>{text}{kind === 'lost' && lostHint(message)}{kind === 'context' && !canShorten && ' Shorten the prompt, or start the server with a larger context (zinc serve -c).'}</p>
-      {canShorten ? <OverflowChoice /> : buttons[kind]}
+      {canShorten ? <OverflowChoice isOver /> : buttons[kind]}
     </div>
   );
 }

@@ -1,6 +1,6 @@
 // The models window: those recommended for this machine, the installed ones, and all others, with search and order.
 import { useSignal } from '@preact/signals';
-import { useEffect } from 'preact/hooks';
+import { useEffect, useRef } from 'preact/hooks';
 import {
   cancelDownload, downloadModel, expectedSpeed, loadModel, parametersOf, removeModel, unloadModel,
 } from '../models';
@@ -135,9 +135,11 @@ function SourceForm() {
   const error = useSignal('');
   const download = library.value?.download;
   const isListed = library.value?.data.some((entry) => entry.id === download?.id);
+  const status = useRef<HTMLDivElement>(null);
   const submit = async () => {
     error.value = '';
     error.value = await downloadModel(source.value.trim());
+    requestAnimationFrame(() => status.current?.scrollIntoView({ block: 'nearest' })); // once it is rendered
   };
   return (
     <section class="source">
@@ -147,8 +149,9 @@ function SourceForm() {
                onInput={(event) => (source.value = event.currentTarget.value)} />
         <button type="submit" disabled={!source.value.trim()}>Download</button>
       </form>
-      {error.value && <p class="wrong" role="alert">{error.value}</p>}
-      {download && !isListed && <DownloadProgress download={download} />}
+      <div ref={status}>
+        {error.value ? <p class="wrong" role="alert">{error.value}</p> : download && !isListed && <DownloadProgress download={download} />}
+      </div>
     </section>
   );
 }
@@ -185,7 +188,7 @@ export function ModelsPanel() {
             head={
               <div class="line filter">
                 <input type="search" aria-label="Search models" placeholder="Search by name, family, size or license" value={query.value}
-                       onInput={(event) => (query.value = event.currentTarget.value)} />
+                       onInput={(event) => { query.value = event.currentTarget.value; event.currentTarget.closest('dialog')!.scrollTop = 0; }} />
                 <select aria-label="Order" value={order.value} onChange={(event) => (order.value = event.currentTarget.value)}>
                   {Object.entries(kOrders).map(([name, { label }]) => <option key={name} value={name}>{label}</option>)}
                 </select>
@@ -196,7 +199,7 @@ export function ModelsPanel() {
         <p class="hint">This machine has {bytes(library.value.memory_bytes)} of memory, {bytes(library.value.memory_available_bytes)} of it free.</p>
       )}
       <Section title="Recommended for this machine" list={available.filter((entry) => entry.recommended_for_chat)}
-               hint="Recent models that fit in the memory and run at a usable speed here." />
+               hint="Recent models of this machine’s size: they fit in its memory." />
       <Section title="Installed" list={installed} />
       <Section title="All models" list={available.filter((entry) => !entry.recommended_for_chat)} />
       {library.value && found.length === 0 && <p class="empty">No model matches “{query.value}”.</p>}

@@ -22,7 +22,7 @@ interface Field {
 }
 
 const kFields: Field[] = [
-  { name: 'temperature', label: 'Temperature', hint: '0 is greedy', min: 0, max: 2, step: 0.05, fallback: '1', hasSlider: true },
+  { name: 'temperature', label: 'Temperature', hint: '0: always the likeliest word', min: 0, max: 2, step: 0.05, fallback: '1', hasSlider: true },
   { name: 'top_p', label: 'Top p', hint: '1 is off', min: 0, max: 1, step: 0.01, fallback: '1', hasSlider: true },
   { name: 'top_k', label: 'Top k', hint: '0 is off', min: 0, step: 1, fallback: '0' },
   { name: 'min_p', label: 'Min p', hint: '0 is off', min: 0, max: 1, step: 0.01, fallback: '0', hasSlider: true },
@@ -49,13 +49,18 @@ interface SamplingProps {
 // Values apply on every keystroke: a field that commits on blur would lose its text on Escape or on a re-render.
 function NumberField({ field, value, placeholder, change }: { field: Field; value?: number; placeholder: string; change: SamplingProps['change'] }) {
   const text = useSignal(String(value ?? ''));
+  const isOutside = value !== undefined && (value < (field.min ?? -Infinity) || value > (field.max ?? Infinity));
+  const range = field.max === undefined ? `at least ${field.min}` : `${field.min} to ${field.max}`;
   const shown = (text.value === '' ? undefined : Number(text.value)) === value ? text.value : String(value ?? '');
   return (
-    <input type="number" name={field.name} min={field.min} max={field.max} step={field.step} placeholder={placeholder} value={shown}
-           onInput={(event) => {
-             text.value = event.currentTarget.value;
-             change({ [field.name]: text.value === '' ? undefined : Number(text.value) });
-           }} />
+    <>
+      <input type="number" name={field.name} min={field.min} max={field.max} step={field.step} placeholder={placeholder} value={shown} aria-invalid={isOutside}
+             onInput={(event) => {
+               text.value = event.currentTarget.value;
+               change({ [field.name]: text.value === '' ? undefined : Number(text.value) });
+             }} />
+      {isOutside && <span class="wrong" role="alert">Must be {range}.</span>}
+    </>
   );
 }
 

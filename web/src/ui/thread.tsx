@@ -3,6 +3,7 @@ import { Fragment } from 'preact';
 import { useLayoutEffect, useRef } from 'preact/hooks';
 import { live } from '../answer';
 import { draft, setDraft } from '../draft';
+import { loadingName } from '../models';
 import { conversation, messages, model, openId, panel, path, props, isServerUnreachable } from '../state';
 import { goToEnd, isAtEnd, restoreHeldPosition, useFollowEnd } from './scroll';
 import { Icon } from './icon';
@@ -24,6 +25,7 @@ function Welcome() {
       <p>
         {model.value ? <>You are talking to <strong>{model.value.name}</strong>, on {isLocal ? 'this machine. Nothing you write leaves it.' : `${location.hostname}. Nothing you write goes anywhere else.`}</>
           : isServerUnreachable.value ? 'The server cannot be reached. Your conversations can be read meanwhile.'
+          : loadingName() ? `Loading ${loadingName()}…`
           : props.value ? <>No model is loaded. <button type="button" onClick={() => (panel.value = 'models')}>Choose a model</button></>
           : 'Connecting…'}
       </p>
