@@ -362,15 +362,14 @@ Value GraphBuilder::mul(Value x, Value weight) {
   return add_node(Op::mul, {x, weight}, {}, like(x, info(x).shape));
 }
 
-Value GraphBuilder::scale(Value x, float factor) {
-  if (!usable(Op::scale, {.activations = {x}})) return {};
-  return add_node(Op::scale, {x}, ScaleParams{factor}, like(x, info(x).shape));
+Value GraphBuilder::unary(Op op, Value x, OpParams params) {
+  if (!usable(op, {.activations = {x}})) return {};
+  return add_node(op, {x}, params, like(x, info(x).shape));
 }
 
 Value GraphBuilder::softcap(Value x, float cap) {
-  if (!usable(Op::softcap, {.activations = {x}}) || !require(cap > 0, Op::softcap, "the cap must be positive"))
-    return {};
-  return add_node(Op::softcap, {x}, SoftcapParams{cap}, like(x, info(x).shape));
+  if (!require(cap > 0, Op::softcap, "the cap must be positive")) return {};
+  return unary(Op::softcap, x, SoftcapParams{cap});
 }
 
 Value GraphBuilder::view(Value x, const Shape& shape) {

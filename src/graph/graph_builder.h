@@ -74,7 +74,8 @@ class GraphBuilder {
   Value delta_net(const DeltaNetInputs& in, const DeltaNetParams& params);
   Value add(Value a, Value b);
   Value mul(Value x, Value weight);
-  Value scale(Value x, float factor);
+  Value unary(Op op, Value x, OpParams params = {});  // REQUIRES: one of kUnaryOps
+  Value scale(Value x, float factor) { return unary(Op::scale, x, ScaleParams{factor}); }
   Value softcap(Value x, float cap);
   Value view(Value x, const Shape& shape);
   Value heads(Value x, int64_t n_heads);  // [T, n] -> [T, n_heads, n / n_heads]
@@ -83,7 +84,7 @@ class GraphBuilder {
   Value concat(Value a, Value b);
   Value rows(Value x);
 
-  void label(Value v, std::string name);  // names an activation for traces and tests
+  void label(Value v, std::string name);  // names an activation for exports and tests
   void hidden(Value v);                   // the hidden state after the final norm, [T, dim]
   void logits(Value v);                   // [R, vocab]; ends the graph with a sample node
 

@@ -40,7 +40,9 @@ Graph graph_of_every_op(WeightSet& weights) {
   x = g.attention({g.heads(x, 2), {}, {}}, {.cache_layer = 0, .window = 8});
   g.end_layers();
   g.hidden(x);
-  g.logits(g.softcap(g.linear(g.rows(x), g.weight("table", {10, 8})), 30));
+  Value logits = g.softcap(g.linear(g.rows(x), g.weight("table", {10, 8})), 30);
+  for (const Op op : kUnaryOps) logits = g.unary(op, logits);
+  g.logits(logits);
   Result<Graph> graph = g.finish();
   EXPECT_TRUE(graph.ok()) << graph.error().message;
   return std::move(graph.value());

@@ -20,7 +20,7 @@ struct ExtendedUse {
   int node = 0;
 };
 
-// REQUIRES: max_tokens, max_outputs > 0. With `keep_all` no memory is reused, so that a trace can read every value
+// REQUIRES: max_tokens, max_outputs > 0. With `keep_all` no memory is reused, so that every value can be read
 // after the step.
 MemoryPlan plan_memory(const Graph& graph, int max_tokens, int max_outputs, bool keep_all,
                        std::span<const ExtendedUse> extended_uses = {});

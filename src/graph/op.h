@@ -21,6 +21,13 @@ inline constexpr size_t kOpCount = 0
     ;
 std::string_view op_name(Op op);
 
+inline constexpr Op kUnaryOps[] = {
+#define OP(name)
+#define UNARY_OP(name) Op::name,
+#include "graph/op_list.h"
+#undef OP
+};
+
 enum class NormKind : uint8_t { rms, l2 };
 struct NormParams {
   NormKind kind = NormKind::rms;
@@ -96,5 +103,12 @@ struct SliceParams {
 
 using OpParams = std::variant<std::monostate, NormParams, RopeParams, AttentionParams, GatedActParams, MoeRouteParams,
                               ShortConvParams, DeltaNetParams, ScaleParams, SoftcapParams, SliceParams>;
+
+// The parameter of a unary op; 0: it has none.
+constexpr float unary_factor(const OpParams& params) {
+  if (const ScaleParams* scale = std::get_if<ScaleParams>(&params)) return scale->factor;
+  if (const SoftcapParams* softcap = std::get_if<SoftcapParams>(&params)) return softcap->cap;
+  return 0;
+}
 
 }  // namespace zinc

@@ -1,6 +1,10 @@
 // The ops of the graph, one per line, for OP(name) as defined by the file that includes this: the enum, the names, and
-// the tables of those backends that have a function per op. [T] is one row per token of the step, [R] one row per
-// requested output; `?` is optional.
+// the tables of those backends that have a function per op. UNARY_OP, by default OP, is an op of one activation that is
+// computed element by element, with at most one float as parameter. [T] is one row per token of the step, [R] one row
+// per requested output; `?` is optional.
+#ifndef UNARY_OP
+#define UNARY_OP(name) OP(name)
+#endif
 
 OP(embed)        // table -> [T, dim]: the row of each token
 OP(hidden_in)    // -> [T, dim]: hidden states passed with the step (draft graphs)
@@ -19,10 +23,14 @@ OP(delta_net)    // q, k [T, k_heads, k_dim], v [T, v_heads, v_dim], alpha, beta
                  //   [T, v_heads, v_dim]: gated delta rule over the layer's recurrent state
 OP(add)          // a, b -> a's shape
 OP(mul)          // x, weight [inner] or [1] -> x's shape
-OP(scale)        // x -> x * factor
-OP(softcap)      // x -> cap * tanh(x / cap)
-OP(view)         // x -> same elements, other inner shape
-OP(slice)        // x [.., n] -> [.., length]: part of each innermost row
-OP(concat)       // a [.., n], b [.., m] -> [.., n + m]
-OP(rows)         // gather_rows: x [T, ..] -> [R, ..], the rows whose outputs are requested
-OP(sample)       // logits [R, vocab] -> ids [R]: argmax, the lowest id on ties
+
+UNARY_OP(scale)    // x -> x * factor
+UNARY_OP(softcap)  // x -> cap * tanh(x / cap)
+
+OP(view)    // x -> same elements, other inner shape
+OP(slice)   // x [.., n] -> [.., length]: part of each innermost row
+OP(concat)  // a [.., n], b [.., m] -> [.., n + m]
+OP(rows)    // gather_rows: x [T, ..] -> [R, ..], the rows whose outputs are requested
+OP(sample)  // logits [R, vocab] -> ids [R]: argmax, the lowest id on ties
+
+#undef UNARY_OP

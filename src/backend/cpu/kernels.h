@@ -64,9 +64,8 @@ struct Kernels {
   void (*gated_act)(Act act, const float* gate, const float* up, size_t n, float* out);
   void (*add)(const float* a, const float* b, size_t n, float* out);
   void (*mul)(const float* a, const float* b, size_t n, float* out);
-  void (*scale)(const float* x, float factor, size_t n, float* out);
-  void (*softcap)(const float* x, float cap, size_t n, float* out);        // cap * tanh(x / cap)
-  void (*add_scaled)(const float* x, float factor, size_t n, float* sum);  // sum += factor * x
+  void (*unary)(Op op, const float* x, float factor, size_t n, float* out);  // one of kUnaryOps
+  void (*add_scaled)(const float* x, float factor, size_t n, float* sum);    // sum += factor * x
   // out[c] = silu(sum over j of weight[j][c] * x[j][c]), taps rows of n channels each.
   void (*short_conv)(const float* const* x, const float* weight, int n_taps, size_t n, float* out);
   size_t (*argmax)(const float* x, size_t n);  // the first maximum; 0 if all are NaN

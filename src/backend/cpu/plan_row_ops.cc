@@ -76,25 +76,17 @@ void CpuPlan::run_mul(size_t i) {
   for_each_row(n_rows(n.out[0]), [&](size_t t) {
     const float* x = data(n.in[0]) + t * w;
     float* out = data(n.out[0]) + t * w;
-    if (weight.size() == 1) return kernels_.scale(x, weight[0], w, out);
+    if (weight.size() == 1) return kernels_.unary(Op::scale, x, weight[0], w, out);
     for (size_t j = 0; j < w; j += weight.size()) kernels_.mul(x + j, weight.data(), weight.size(), out + j);
   });
 }
 
-void CpuPlan::run_scale(size_t i) {
+void CpuPlan::run_unary(size_t i) {
   const Node& n = node(i);
-  const size_t w = width(n.out[0]);
-  for_each_row(n_rows(n.out[0]), [&](size_t t) {
-    kernels_.scale(data(n.in[0]) + t * w, n.as<ScaleParams>().factor, w, data(n.out[0]) + t * w);
-  });
-}
-
-void CpuPlan::run_softcap(size_t i) {
-  const Node& n = node(i);
-  const float cap = n.as<SoftcapParams>().cap;
+  const float factor = unary_factor(n.params);
   const size_t w = width(n.out[0]);
   for_each_row(n_rows(n.out[0]),
-               [&](size_t t) { kernels_.softcap(data(n.in[0]) + t * w, cap, w, data(n.out[0]) + t * w); });
+               [&](size_t t) { kernels_.unary(n.op, data(n.in[0]) + t * w, factor, w, data(n.out[0]) + t * w); });
 }
 
 void CpuPlan::run_view(size_t) {}  // shares the memory of its input

@@ -49,15 +49,40 @@ void rms_norm(const float* x, const float* weight, float eps, size_t n, float* o
 }
 
 void l2_norm(const float* x, float eps, size_t n, float* out) {
-  scale(x, 1.0f / std::max(std::sqrt(sum_squares(x, n)), eps), n, out);
+  unary(Op::scale, x, 1.0f / std::max(std::sqrt(sum_squares(x, n)), eps), n, out);
 }
 
-void scale(const float* x, float factor, size_t n, float* out) {
-  for_each_16(n, [&](size_t i, size_t m) { f_store_n(out + i, f_mul(f_load_n(x + i, m), f_set(factor)), m); });
+namespace {
+
+template <Op op>
+F unary_of(F x, F factor);  // one specialization per unary op
+template <>
+F unary_of<Op::scale>(F x, F factor) {
+  return f_mul(x, factor);
+}
+template <>
+F unary_of<Op::softcap>(F x, F cap) {
+  return f_softcap(x, cap);
 }
 
-void softcap(const float* x, float cap, size_t n, float* out) {
-  for_each_16(n, [&](size_t i, size_t m) { f_store_n(out + i, f_softcap(f_load_n(x + i, m), f_set(cap)), m); });
+template <Op op>
+void apply_unary(const float* x, float factor, size_t n, float* out) {
+  for_each_16(n, [&](size_t i, size_t m) { f_store_n(out + i, unary_of<op>(f_load_n(x + i, m), f_set(factor)), m); });
+}
+
+}  // namespace
+
+void unary(Op op, const float* x, float factor, size_t n, float* out) {
+  switch (op) {
+#define OP(name)
+#define UNARY_OP(name) \
+  case Op::name:       \
+    return apply_unary<Op::name>(x, factor, n, out);
+#include "graph/op_list.h"
+#undef OP
+    default:
+      break;
+  }
 }
 
 void add(const float* a, const float* b, size_t n, float* out) {
