@@ -22,7 +22,8 @@ int n_releases(std::string_view case_name, int n_reads) {
   const ReleaseFilePages count = [&](std::span<const std::byte> bytes) {
     n += bytes.data() == table.weight.bytes.data();
   };
-  const auto weights = std::move(CpuWeights::pack({&graph, 1}, *supported_kernels().front(), threads, count).value());
+  const auto weights = std::move(
+      CpuWeights::pack({&graph, 1}, *supported_kernels().front(), threads, AlignedBuffer::allocate, count).value());
   const int n_packing = n;
   for (int i = 0; i < n_reads; ++i) weights->note_rows_read(table, 32);
   return n - n_packing;
