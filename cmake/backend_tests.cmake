@@ -8,7 +8,7 @@ endforeach()
 set(kernel_tests ${backend_tests})
 list(FILTER kernel_tests INCLUDE REGEX "/cuda/kernel_cache_test\\.cc$")
 set(conformance_tests ${backend_tests})
-list(FILTER conformance_tests INCLUDE REGEX "/conformance_test\\.cc$|/cuda/gpu_test\\.cc$")
+list(FILTER conformance_tests INCLUDE REGEX "/conformance_test\\.cc$|/cuda/(gpu|device_functions)_test\\.cc$")
 set(conformance_cases ${backend_tests})
 list(FILTER conformance_cases INCLUDE REGEX "/conformance_[a-z_]+_test\\.cc$")
 list(REMOVE_ITEM backend_tests ${conformance_tests} ${conformance_cases} ${kernel_tests})
@@ -21,7 +21,7 @@ target_link_libraries(conformance_cases PRIVATE zinc_backend GTest::gtest)
 zinc_fast_test_compile(conformance_cases)
 
 zinc_unit_program(backend_unit_test zinc_backend ${backend_tests} $<TARGET_OBJECTS:conformance_cases>)
-set(not_here VulkanRdna.*:*on_a_gpu_*)  # vulkan_rdna runs the former, tools/test_on_gpu.py the latter
+set(not_here VulkanRdna.*:*on_a_gpu_*:*on_the_emulated_gpu_*)  # vulkan_rdna, tools/test_on_gpu.py, emulated_vulkan_memory run them
 if(ZINC_SANITIZE)  # nor what needs llvmpipe: Mesa and its compiler leak and race in ways of their own
   string(APPEND not_here :VulkanPlan.*:VulkanDevice.w*:VulkanDevice.measured*:VulkanDevice.concurrent*)
 endif()

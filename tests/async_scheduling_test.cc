@@ -34,6 +34,7 @@ class DeviceTokenPlan final : public Plan {
     device_.is_gone = true;
     device_.n_left_in_flight = static_cast<int>(in_flight_.size());
   }
+  size_t device_bytes() const override { return plan_->device_bytes(); }
 
   void start(const StepInputs& inputs) override {
     invalidate(returned_);
@@ -101,9 +102,8 @@ class AsyncSchedulingTest : public testing::TestWithParam<const char*> {
     const Bucket bucket{.max_tokens = kChunk + kSequences, .max_seqs = kSequences, .max_outputs = kSequences};
     auto plan =
         std::move(model_.backend().compile(model_.model().graph, model_.weights(), cache->memory(), bucket).value());
-    std::vector<StepPlan> plans;
-    plans.push_back({bucket.max_tokens, std::make_unique<DeviceTokenPlan>(std::move(plan), device_)});
-    loop_ = std::make_unique<EngineLoop>(*submission_queue_, std::move(cache), std::move(plans),
+    loop_ = std::make_unique<EngineLoop>(*submission_queue_, std::move(cache),
+                                         std::make_unique<DeviceTokenPlan>(std::move(plan), device_),
                                          LoopOptions{.max_sequences = kSequences,
                                                      .checkpoint_interval = 48,
                                                      .n_vocab = tokenizer_.n_vocab(),

@@ -322,6 +322,7 @@ TEST(EngineRequests, a_client_with_one_request_does_not_wait_for_another_clients
 class FailingPlan final : public Plan {
  public:
   FailingPlan(std::unique_ptr<Plan> plan, int n_good) : plan_(std::move(plan)), n_good_(n_good) {}
+  size_t device_bytes() const override { return plan_->device_bytes(); }
   void start(const StepInputs& inputs) override { plan_->start(inputs); }
   Result<StepOutput> wait() override {
     Result<StepOutput> output = plan_->wait();
@@ -344,10 +345,8 @@ TEST(EngineRequests, a_failed_step_fails_all_its_requests_and_does_not_corrupt_t
   const Bucket bucket{.max_tokens = 68, .max_seqs = 4, .max_outputs = 4};
   std::unique_ptr<Plan> plan =
       std::move(model.backend().compile(model.model().graph, model.weights(), cache->memory(), bucket).value());
-  std::vector<StepPlan> plans;
-  plans.push_back({68, std::make_unique<FailingPlan>(std::move(plan), 3)});
   SubmissionQueue submission_queue(10, 4);
-  EngineLoop loop(submission_queue, std::move(cache), std::move(plans),
+  EngineLoop loop(submission_queue, std::move(cache), std::make_unique<FailingPlan>(std::move(plan), 3),
                   {.max_sequences = 4,
                    .n_vocab = tokenizer.n_vocab(),
                    .scheduler = {.step_tokens = 64, .max_decode_slowdown = 2.2}});

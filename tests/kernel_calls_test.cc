@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "backend/cuda/lowering.h"
 #include "backend/gpu/layout_device.h"
+#include "backend/simt/host/lowering.h"
 #include "backend/vulkan/lowering.h"
 #include "gguf/gguf_file.h"
 #include "model/model.h"
@@ -28,26 +28,27 @@ CacheSizes cache_sizes(const Model& model) {
 
 // A model's weights and caches on a device without memory.
 struct Layout {
-  Layout(const Model& model, bool pads_last_segment, std::string_view backend, std::span<const gpu::KvFormat> formats) {
-    const Graph* const graph = &model.graph;
-    gpu::LayoutUploader uploader(pads_last_segment);
-    weights = std::move(gpu::Weights::upload({&graph, 1}, device, uploader, [](auto) {}).value());
-    cache = std::move(gpu::Cache::allocate(model.caches, cache_sizes(model), device, backend, formats).value());
+  Layout(const Model& model, const gpu::KernelFormats& formats) {
+    std::vector<const Graph*> graphs = {&model.graph};
+    if (model.draft) graphs.push_back(&*model.draft);
+    gpu::LayoutUploader uploader(formats);
+    weights = std::move(gpu::Weights::upload(graphs, device, uploader, [](auto) {}).value());
+    cache = std::move(gpu::Cache::allocate(model.caches, cache_sizes(model), device, formats).value());
   }
   gpu::LayoutDevice device;
   std::unique_ptr<gpu::Weights> weights;
   std::unique_ptr<gpu::Cache> cache;
 };
 
-std::string cuda_step(const Model& model, const gpu::StepClass& sizes) {
-  using namespace cuda;
+std::string cuda_step(const Model& model, const Graph& graph, const gpu::StepClass& sizes) {
+  using namespace simt::host;
   const DeviceLimits h200{
       .name = "H200", .major = 9, .minor = 0, .n_sms = 132, .max_shared_bytes = 232448, .has_clusters = true};
-  Layout layout(model, false, "cuda", kv_formats());
+  Layout layout(model, kernel_formats());
+  const Bucket bucket = bucket_of(sizes, kBucket);
   const auto workspace =
-      std::move(Workspace::allocate(model.graph, *layout.weights, *layout.cache, layout.device, h200, kBucket).value());
-  const auto calls =
-      std::move(Lowering(model.graph, *layout.weights, *layout.cache, h200, *workspace, sizes).run().value());
+      std::move(Workspace::allocate(graph, *layout.weights, *layout.cache, layout.device, h200, bucket).value());
+  const auto calls = std::move(Lowering(graph, *layout.weights, *layout.cache, h200, *workspace).run().value());
   std::string text;
   for (const KernelCall& call : calls) {
     const Launch& launch = call.launch;
@@ -60,7 +61,7 @@ std::string cuda_step(const Model& model, const gpu::StepClass& sizes) {
   return text;
 }
 
-std::string vulkan_step(const Model& model, const gpu::StepClass& sizes) {
+std::string vulkan_step(const Model& model, const Graph& graph, const gpu::StepClass& sizes) {
   using namespace vulkan;
   Capabilities nvidia;
   nvidia.vendor_id = 0x10DE;
@@ -68,11 +69,12 @@ std::string vulkan_step(const Model& model, const gpu::StepClass& sizes) {
   nvidia.coopmat_k = 32;
   nvidia.has_coopmat_f16 = true;
   nvidia.shared_bytes = 48 << 10;
-  Layout layout(model, true, "vulkan", kv_formats());
-  const auto workspace = std::move(
-      Workspace::allocate(model.graph, *layout.weights, *layout.cache, layout.device, nvidia, kBucket).value());
+  Layout layout(model, kernel_formats());
+  const Bucket bucket = bucket_of(sizes, kBucket);
+  const auto workspace =
+      std::move(Workspace::allocate(graph, *layout.weights, *layout.cache, layout.device, nvidia, bucket).value());
   const Program program =
-      std::move(Lowering(model.graph, *layout.weights, *layout.cache, nvidia, true, *workspace, sizes).run().value());
+      std::move(Lowering(graph, *layout.weights, *layout.cache, nvidia, true, *workspace).run().value());
   std::string text;
   for (const Dispatch& dispatch : program.dispatches) {
     text += fmt::format("  {:<44} {:>14} workgroups{}{}\n", dispatch.kernel.module,
@@ -82,12 +84,12 @@ std::string vulkan_step(const Model& model, const gpu::StepClass& sizes) {
   return text;
 }
 
-std::string steps_of(const Model& model) {
+std::string steps_of(const Model& model, const Graph& graph, std::string_view what) {
   std::string text;
   for (const gpu::StepClass& sizes : {gpu::StepClass{1, 1}, gpu::StepClass{64, 1}}) {
     const char* const rows = sizes.max_tokens == 1 ? "1 row" : "64 rows";
-    text += fmt::format("cuda, H200, {}\n{}", rows, cuda_step(model, sizes));
-    text += fmt::format("vulkan, NVIDIA, {}\n{}", rows, vulkan_step(model, sizes));
+    text += fmt::format("{}cuda, H200, {}\n{}", what, rows, cuda_step(model, graph, sizes));
+    text += fmt::format("{}vulkan, NVIDIA, {}\n{}", what, rows, vulkan_step(model, graph, sizes));
   }
   return text;
 }
@@ -97,8 +99,9 @@ class KernelCalls : public testing::TestWithParam<std::string> {};
 TEST_P(KernelCalls, of_a_step_are_those_of_the_golden_file) {
   const std::string bytes = make_gguf(tiny_model(GetParam()));
   const GgufFile file = std::move(GgufFile::parse(std::as_bytes(std::span(bytes)), "tiny.gguf").value());
-  const Model model = std::move(read_model(file).value());
-  const std::string steps = steps_of(model);
+  const Model model = std::move(read_model(file, Draft::load).value());
+  std::string steps = steps_of(model, model.graph, "");
+  if (model.draft) steps += steps_of(model, *model.draft, "draft, ");
   std::string name = GetParam() + ".txt";
   std::ranges::replace(name, ' ', '_');
   const std::filesystem::path golden = std::filesystem::path(ZINC_SOURCE_DIR) / "tests/data/kernel_calls" / name;

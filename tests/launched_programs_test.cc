@@ -226,16 +226,18 @@ class LaunchedPrograms : public testing::TestWithParam<Gpu> {
     const Graph* const of[] = {&graph};
     const auto weights = upload_weights(of, *device_, threads_, [](auto) {});
     ASSERT_TRUE(weights.ok()) << weights.error().message;
-    for (const gpu::KvFormat& kv_format : kv_formats()) {
+    for (const gpu::KvFormat& kv_format : kernel_formats().kv_formats) {
       if (kv_format.name != std::string_view("f16") && !has_all_kv_formats(GetParam())) continue;
       const CacheSizes sizes{.n_pages = std::vector<int>(page_groups(caches).size(), 512),
                              .n_slots = 2,
                              .kv_format = find_format(kv_format.name)};
-      const auto cache = gpu::Cache::allocate(caches, sizes, *device_, "cuda", kv_formats());
+      const auto cache = gpu::Cache::allocate(caches, sizes, *device_, kernel_formats());
       ASSERT_TRUE(cache.ok()) << cache.error().message;
-      const auto plan = CudaPlan::compile(graph, *weights.value(), *cache.value(), *device_,
-                                          {.max_tokens = 2048, .max_seqs = 8, .max_outputs = 8});
+      auto plan = CudaPlan::compile(graph, *weights.value(), *cache.value(), *device_,
+                                    {.max_tokens = 2048, .max_seqs = 8, .max_outputs = 8});
       ASSERT_TRUE(plan.ok()) << plan.error().message;
+      const Status prepared = plan.value()->wait_until_prepared();
+      ASSERT_TRUE(prepared.ok()) << prepared.error().message;
     }
   }
 

@@ -176,6 +176,16 @@ TEST_F(ProgramTest, run_joins_piped_text_and_the_question) {
   }
 }
 
+TEST_F(ProgramTest, run_notes_binary_input) {
+  const ProcessResult piped = shell("printf 'a\\000b' | $ZINC run $MODEL hello -n 1");
+  EXPECT_EQ(piped.exit_code, 0) << piped.err;
+  EXPECT_TRUE(contains_all(piped.err, {"zinc: standard input has zero bytes: it is probably not text\n"}));
+  file("binary", std::string_view("a\0b", 3));
+  EXPECT_TRUE(contains_all(shell("$ZINC run $MODEL hello -f binary -n 1").err, {"zinc: binary has zero bytes"}));
+  file("text", "caf\xe9\n");
+  EXPECT_EQ(shell("$ZINC run $MODEL hello -f text -n 1").err.find("zero bytes"), std::string::npos);
+}
+
 TEST_F(ProgramTest, run_says_that_it_waits_for_an_open_pipe) {
   const ProcessResult end =  // the pipe stays open until the program says so
       shell("{ until grep -qs waiting err; do sleep 0.1; done; } | $ZINC run $MODEL hello -n 1 2>err");
@@ -275,7 +285,7 @@ TEST_F(ProgramTest, context_too_small_for_the_prompt_is_rejected_with_both_numbe
 TEST_F(ProgramTest, unsupported_kv_format_is_rejected_with_the_supported_ones) {
   for (const char* name : {"fp8", "fp8_e4m3"}) {
     EXPECT_TRUE(contains_all(refusal({"run", kModel, "hello", "--backend", "cpu", "--kv", name}),
-                             {"the cpu backend", "'fp8'", "f32, f16 or q8_0"}));
+                             {"the cpu backend", "'fp8'", "f32, f16, q8_0 or q4_0"}));
   }
   EXPECT_EQ(zinc({"run", kModel, "hello", "--kv", "fp7"}).exit_code, 2);
 }

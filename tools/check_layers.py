@@ -17,7 +17,8 @@ LAYERS = {  # folder: folders it may include (itself is always allowed)
     "backend/gpu/params": "",  # declarations that kernels share with their hosts
     "backend/simt": "backend/gpu/params",  # device code: includes nothing else of ours
     "backend/gpu": "base tensor graph backend backend/gpu/params",
-    "backend/cuda": "base tensor graph backend backend/gpu backend/gpu/params backend/simt",
+    "backend/simt/host": "base tensor graph backend backend/gpu backend/gpu/params backend/simt",
+    "backend/cuda": "base tensor graph backend backend/gpu backend/gpu/params backend/simt backend/simt/host",
     "backend/vulkan": "base tensor graph backend backend/gpu backend/gpu/params",
     "cache": "base graph backend",
     "sample": "base graph text",

@@ -14,7 +14,7 @@ import sys
 
 SUFFIXES = {".h", ".cc"}
 # Folders of variants: a translation unit includes exactly one of their headers.
-VARIANTS = ("backend/cpu/isa/", "backend/simt/format/")
+VARIANTS = ("backend/cpu/isa/", "backend/simt/format/", "backend/simt/kv_format/")
 BLANKED = re.compile(r"""
     //(?:[^\n\\]|\\.|\\\n)*                       # line comment
   | /\*.*?\*/                                     # block comment

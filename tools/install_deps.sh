@@ -73,7 +73,7 @@ missing_for() {
       has_curl || echo libcurl4-openssl-dev
       has_header openssl/ssl.h || echo libssl-dev
       has_header histedit.h || echo libedit-dev
-      has_header vulkan/vulkan.h || echo libvulkan-dev
+      has_header vulkan/vulkan.hpp || echo libvulkan-dev
       has_boost || echo @boost
       has_boost_context || echo @boost-context
       ;;

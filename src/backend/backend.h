@@ -38,7 +38,9 @@ struct DevicePeaks {
 class DeviceWeights {
  public:
   virtual ~DeviceWeights() = default;
-  virtual size_t device_bytes() const = 0;  // in addition to the mapped file
+  // As they are stored on the device, and what steps read in place from the mapped file.
+  virtual size_t device_bytes() const = 0;
+  virtual size_t upload_bytes() const { return 0; }  // in addition, while they are uploaded
 };
 
 // Called with a range of the mapped file that is no longer needed in memory.
@@ -57,6 +59,7 @@ struct CacheSizes {
 class CacheMemory {
  public:
   virtual ~CacheMemory() = default;
+  virtual size_t device_bytes() const = 0;
   // Copies are asynchronous: a failure is reported by a later step.
   virtual void copy_page(int group, PageId from, PageId to) = 0;
   virtual void copy_state(int from_slot, int to_slot) = 0;
@@ -88,6 +91,10 @@ class Backend {
   // Weights, cache and graph must outlive the plan.
   virtual Result<std::unique_ptr<Plan>> compile(const Graph& graph, DeviceWeights& weights, CacheMemory& cache,
                                                 const Bucket& bucket) = 0;
+  // The same device, but memory is only counted: device_bytes() of what it uploads, allocates and compiles is what this
+  // backend would take, because the same code lays it out. Its caches and plans cannot be used. Must not outlive this
+  // backend.
+  virtual std::unique_ptr<Backend> without_memory() = 0;
 };
 
 struct BackendInfo {

@@ -172,10 +172,16 @@ std::vector<CaseSource> attention_cases() {
   add("several sequences", {}, {{{0, 0, 3}, {2, 0, 40}, {1, 0, 1}}, {{1, 1, 2}, {0, 3, 1}, {2, 40, 30}}, {{2, 70, 1}}});
   add("a slot is reused from position 0", {}, {{{0, 0, 40}}, {{0, 0, 5}}, {{0, 5, 1}}});
   for (const std::string_view format : all_kv_formats()) {
-    add(fmt::format("cache {}", format), {.k_dim = 32, .v_dim = 64, .kv_format = find_format(format)}, chunks);
+    const Format* kv_format = find_format(format);
+    add(fmt::format("cache {}", format), {.k_dim = 32, .v_dim = 64, .kv_format = kv_format}, chunks);
+    if (format == "f32") continue;
+    add(fmt::format("cache {} windowed with sinks", format),
+        {.k_dim = 64, .v_dim = 32, .window = 33, .sinks = true, .kv_format = kv_format}, chunks);
+    if (kv_format->block_elems == 1) continue;
+    add(fmt::format("cache {} of long heads", format),
+        {.heads = 8, .kv_heads = 2, .k_dim = 128, .v_dim = 256, .scale = 0.0884f, .size = 2, .kv_format = kv_format},
+        chunks);
   }
-  add("cache f16 windowed with sinks", {.k_dim = 64, .v_dim = 32, .window = 33, .sinks = true, .kv_format = &k_f16},
-      chunks);
   add("cache f16 of long heads with a softcap",
       {.heads = 6,
        .kv_heads = 2,
@@ -188,10 +194,6 @@ std::vector<CaseSource> attention_cases() {
       chunks);
   add("cache f16 of several sequences", {.heads = 3, .kv_heads = 1, .k_dim = 32, .v_dim = 32, .kv_format = &k_f16},
       {{{0, 0, 3}, {2, 0, 40}, {1, 0, 1}}, {{1, 1, 2}, {0, 3, 1}, {2, 40, 30}}, {{2, 70, 1}}});
-  add("cache q8_0 windowed with sinks",
-      {.k_dim = 64, .v_dim = 32, .window = 33, .sinks = true, .kv_format = find_format("q8_0")}, chunks);
-  add("cache fp8 windowed with sinks",
-      {.k_dim = 64, .v_dim = 32, .window = 33, .sinks = true, .kv_format = find_format("fp8")}, chunks);
   // Outside of the range of E4M3: needs scales in both directions.
   add("cache fp8 of large numbers",
       {.heads = 8, .k_dim = 128, .v_dim = 128, .scale = 1e-4f, .kv_format = find_format("fp8"), .kv_size = 3000},

@@ -98,6 +98,7 @@ Result<Loaded> load(const Case& c, Backend& backend) {
   bucket.max_outputs = bucket.max_tokens;
   ZINC_TRY(plan, backend.compile(c.graph, *loaded.weights, *loaded.cache, bucket));
   loaded.plan = std::move(plan);
+  if (Status s = loaded.plan->wait_until_prepared(); !s.ok()) return s.error();  // each step runs its own class
   return loaded;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/gpu/panel_format.h"
 #include "tests/support/conformance.h"
 
 namespace zinc::conformance {
@@ -25,6 +26,8 @@ double magnitude_of_dot(std::span<const double> a, std::span<const double> b) {
 std::span<const double> row(const Doubles& values, size_t o, size_t n_in) {
   return std::span(values).subspan(o * n_in, n_in);
 }
+
+constexpr std::string_view kScaleKinds[] = {"q4_k", "q6_k", "q8_0", "q4_1"};  // one per kind of scale
 
 struct LinearShape {
   int64_t n_in, n_out;
@@ -132,16 +135,17 @@ std::vector<CaseSource> linear_cases() {
              {.n_in = 2048, .n_out = 64, .n_tokens = 3});  // uses all of a block's space for partial sums
   add_linear(k_f16, {.n_in = 4100, .n_out = 33, .n_tokens = 1});
   add_linear(k_f32, {.n_in = 16, .n_out = 4, .n_tokens = 70});
-  for (const char* format : {"q4_k", "q6_k", "q8_0", "q4_1"}) {  // one per kind of scale, at prefill sizes
+  for (const std::string_view format : kScaleKinds) {  // at prefill sizes
     add_linear(*find_format(format), {.n_in = 768, .n_out = 70, .n_tokens = 70});
   }
   // One tile more than the emulated GPU has multiprocessors: the last tile is split in two.
   for (const char* format : {"q4_k", "mxfp4"}) {
     add_linear(*find_format(format), {.n_in = 256, .n_out = 896, .n_tokens = 70});
   }
-  for (const char* format :
-       {"q4_0", "q5_0", "q5_1", "q5_k", "iq4_nl", "iq4_xs", "mxfp4"}) {  // the other formats, smaller
-    add_linear(*find_format(format), {.n_in = 256, .n_out = 40, .n_tokens = 33});
+  for (const gpu::PanelFormat* const* f = gpu::kPanelFormats; *f; ++f) {  // the other packed formats, smaller
+    const bool is_added = std::ranges::find(kScaleKinds, (*f)->name) != std::end(kScaleKinds);
+    if ((*f)->q8_block == 0 || is_added) continue;
+    add_linear(*find_format((*f)->name), {.n_in = 256, .n_out = 40, .n_tokens = 33});
   }
   for (const char* name : {"q4_k", "q6_k", "q8_0", "mxfp4"}) {  // enough tokens to be grouped by expert
     const Format* format = find_format(name);

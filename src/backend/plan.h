@@ -1,4 +1,7 @@
-// A graph compiled for one size bucket. start() replays it without allocations or decisions.
+// A graph compiled for all steps up to one size. A plan takes all its memory when it is compiled. start() replays what
+// was prepared: it allocates, compiles and records nothing. A backend may still prepare step sizes on a thread of its
+// own when compile() returns; until then their steps run what was prepared for larger ones, with the same results.
+// Exceptions: Vulkan on a CPU prepares a step size when a step first needs it, and the reference interpreter allocates.
 // Used only by the thread that owns the backend.
 #pragma once
 
@@ -29,6 +32,7 @@ struct KernelTime {
 class Plan {
  public:
   virtual ~Plan() = default;
+  virtual size_t device_bytes() const = 0;  // its memory: activations, workspaces, tables, inputs and outputs
   // Starts a step; at most two may be in flight. REQUIRES: the inputs fit the bucket and the cache.
   virtual void start(const StepInputs& inputs) = 0;
   // Waits for the oldest step in flight. REQUIRES: a step is in flight.
@@ -38,6 +42,8 @@ class Plan {
   // The kernels of the last finished step in order of execution; empty: unknown. Names and nodes are valid as long as
   // the plan, the times until the next wait(). REQUIRES: Bucket::time_kernels.
   virtual std::span<const KernelTime> kernel_times() const { return {}; }
+  // Waits until all step sizes that are prepared in the background are: for measurements.
+  virtual Status wait_until_prepared() { return ok_status(); }
 };
 
 }  // namespace zinc

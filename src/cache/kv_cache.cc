@@ -43,14 +43,6 @@ void KvCache::prefault_pages(int n_tokens) {
   }
 }
 
-size_t KvCache::total_bytes() const {
-  size_t n = memory_->state_bytes() * static_cast<size_t>(pools_.states.n_total());
-  for (size_t g = 0; g < windows_.size(); ++g) {
-    n += memory_->page_bytes(static_cast<int>(g)) * static_cast<size_t>(pools_.pages[g].n_total());
-  }
-  return n;
-}
-
 // Pages a sequence holds at most.
 int KvCache::n_needed(size_t group, int max_length) const {
   return windows_[group] == 0 ? pages_of(max_length) : window_pages(windows_[group], max_chunk_tokens_, max_length);

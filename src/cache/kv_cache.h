@@ -78,7 +78,6 @@ class KvCache {
   const PrefixCache& prefix_cache() const { return *prefix_cache_; }
   std::span<const int> windows() const { return windows_; }
   bool has_states() const { return has_states_; }  // some layers are recurrent
-  size_t total_bytes() const;
 
  private:
   KvCache(std::unique_ptr<CacheMemory> memory, std::vector<int> windows, const KvCacheOptions& options);

@@ -44,6 +44,7 @@ class HashMemory final : public CacheMemory {
     std::copy_n(page(static_cast<size_t>(group), from), kPageTokens, page(static_cast<size_t>(group), to));
   }
   void copy_state(int from, int to) override { states[static_cast<size_t>(to)] = states[static_cast<size_t>(from)]; }
+  size_t device_bytes() const override { return 0; }
   size_t page_bytes(int) const override { return sizeof(Hash) * kPageTokens; }
   size_t state_bytes() const override { return has_states_ ? sizeof(Hash) : 0; }
   Status read_page(int group, PageId from, std::span<std::byte> out) override {
@@ -85,6 +86,7 @@ class HashBackend final : public Backend {
   Result<std::unique_ptr<Plan>> compile(const Graph&, DeviceWeights&, CacheMemory&, const Bucket&) override {
     return unsupported();
   }
+  std::unique_ptr<Backend> without_memory() override { return std::make_unique<HashBackend>(); }
 
  private:
   static Error unsupported() { return fail(ErrorCode::unsupported, "not implemented"); }

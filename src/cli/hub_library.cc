@@ -6,6 +6,7 @@
 
 #include "cli/model_memory.h"
 #include "cli/sampling_options.h"
+#include "hub/model_names.h"
 #include "hub/pull.h"
 #include "hub/recommended_sampling.h"
 #include "hub/resolve.h"
@@ -328,7 +329,8 @@ void HubLibrary::activate(std::string name, bool keep_others, Done done) {
 
 void HubLibrary::ensure_loaded(std::string name, Done done) {
   // An unknown name is reported at once, even while another model is loading.
-  catalog_thread_.post([this, name = std::move(name), done = std::move(done)] {
+  catalog_thread_.post([this, typed = std::move(name), done = std::move(done)] {
+    const std::string name = full_name(typed);
     const std::variant<ModelEntry, ApiError> found = find_installed(name);
     if (const ApiError* error = std::get_if<ApiError>(&found)) return done(model_not_found(error->message));
     post_load(name, done, [this](const std::string& wanted) { return ensure_loaded_now(wanted); });
@@ -341,6 +343,21 @@ std::optional<HubLibrary::KnownModel> HubLibrary::find_known(const std::string& 
     if (model.has_name(name)) return model;
   }
   return std::nullopt;
+}
+
+std::string HubLibrary::full_name(const std::string& name) const {
+  if (find_known(name)) return name;
+  std::vector<std::string> names;
+  for (const ModelEntry& entry : list_models(settings_, host_memory())) {
+    if (entry.id == name || entry.id == "ollama:" + name) return name;
+    names.push_back(entry.id);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    for (const KnownModel& model : known_) names.push_back(model.name);
+  }
+  const std::vector<std::string> meant = match_model_name(name, names);
+  return meant.size() == 1 ? meant.front() : name;
 }
 
 std::variant<ModelEntry, ApiError> HubLibrary::find_installed(const std::string& name) const {
@@ -356,7 +373,8 @@ std::variant<ModelEntry, ApiError> HubLibrary::find_installed(const std::string&
   return std::move(*listed);
 }
 
-HubLibrary::Response HubLibrary::activate_now(const std::string& name, bool keep_others) {
+HubLibrary::Response HubLibrary::activate_now(const std::string& typed, bool keep_others) {
+  const std::string name = full_name(typed);
   const std::variant<ModelEntry, ApiError> found = find_installed(name);
   if (const ApiError* error = std::get_if<ApiError>(&found)) return *error;
   const ModelEntry& entry = std::get<ModelEntry>(found);
@@ -441,7 +459,8 @@ void HubLibrary::unload(std::string name, Done done) {
   loader_thread_.post([this, name = std::move(name), done = std::move(done)] { done(unload_now(name)); });
 }
 
-HubLibrary::Response HubLibrary::unload_now(const std::string& name) {
+HubLibrary::Response HubLibrary::unload_now(const std::string& typed) {
+  const std::string name = full_name(typed);
   const std::optional<ModelEntry> listed = find_listed(settings_, name);
   const std::optional<KnownModel> active = find_loaded(name, listed ? listed->path : std::filesystem::path());
   if (!active) {

@@ -68,10 +68,13 @@ class HubLibrary final : public ModelLibrary {
 
   Status load_now(const std::string& name, const std::string& path);  // with the aliases it had before
   Response list_now();
-  Response unload_now(const std::string& name);
+  Response unload_now(const std::string& typed);
   Response remove_now(const std::string& name, bool force);
-  Response activate_now(const std::string& name, bool keep_others);
+  Response activate_now(const std::string& typed, bool keep_others);
   Response ensure_loaded_now(const std::string& name);
+  // The id in the list or the name it was loaded under, for a name that means exactly one of them, as in the CLI; else
+  // `name` itself.
+  std::string full_name(const std::string& name) const;
   // An installed model, by its id in the list or by the name it was loaded under.
   std::variant<ModelEntry, ApiError> find_installed(const std::string& name) const;
   Response load_file(const std::string& name, const ModelEntry& entry, bool keep_others);

@@ -88,13 +88,19 @@ void declare_model_options(CLI::App& app, ModelOptions& options) {
 }
 
 Result<ModelInstance> load_model(const ModelOptions& options) {
+  ZINC_TRY(model, open_model(options));
+  if (Status s = model.upload(); !s.ok()) return s.error();
+  return std::move(model);
+}
+
+Result<ModelInstance> open_model(const ModelOptions& options) {
   ZINC_TRY(file, model_file(options.path));
   if (const int n_cores = default_thread_count(); options.n_threads > n_cores) {
     print_stderr(fmt::format("zinc: -t {} exceeds this machine's {}; fewer threads are usually faster",
                              options.n_threads, pluralize(n_cores, "core")));
   }
   ZINC_TRY(chat_template, read_chat_template(options.chat_template));
-  return ModelInstance::load(file, {.backend = is_auto(options) ? "" : options.backend,
+  return ModelInstance::open(file, {.backend = is_auto(options) ? "" : options.backend,
                                     .n_threads = options.n_threads,
                                     .kv_format = options.kv_format.empty() ? nullptr : find_format(options.kv_format),
                                     .chat_template = std::move(chat_template)});

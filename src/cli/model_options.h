@@ -27,6 +27,8 @@ void declare_model_options(CLI::App& app, ModelOptions& options);
 // Declares --chat-template, for commands that render conversations.
 void declare_chat_template_option(CLI::App& app, ModelOptions& options);
 Result<ModelInstance> load_model(const ModelOptions& options);
+// Not yet uploaded: for commands that check first whether it fits.
+Result<ModelInstance> open_model(const ModelOptions& options);
 // The device in use and why: "backend cuda, device NVIDIA H200 (fastest available backend)".
 std::string device_text(const ModelOptions& options, const ModelInstance& model);
 

@@ -82,6 +82,7 @@ Result<ModelBench> ModelBench::prepare(const ModelInstance& model, std::span<con
                 context);
   }
   if (!sequence.ok()) return sequence.error();
+  if (Status s = sequence.value().wait_until_prepared(); !s.ok()) return s.error();
   ModelBench bench(model, std::move(sequence.value()), std::move(cancelled));
   if (deepest > 0) {
     ZINC_TRY(logits, bench.sequence_.feed(bench.random_tokens(deepest), bench.cancelled_));

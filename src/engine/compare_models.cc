@@ -15,11 +15,17 @@ constexpr double kFloatError = 1e-3;       // f32 sums in another order, expf
 constexpr double kHalfError = 1e-2;        // f16 or bf16 products
 constexpr double kEightBitError = 3e-2;    // activations quantized to 8 bits
 constexpr double kEightBitKvError = 8e-2;  // KV cache in q8_0 or fp8
+constexpr double kFourBitKvError = 0.4;    // KV cache in q4_0
 constexpr double kMaxInputGain = 4;        // how much an op may amplify the relative error of its inputs
 constexpr double kMaxSoftmaxGain = 16;     // the same for attention: errors of scores are exponentiated
 constexpr double kAlwaysWrong = 0.7;       // no rounding explains it
 constexpr double kAfterReroute = 0.3;      // attention to rows that other experts have computed
 constexpr size_t kShownValues = 4;
+
+double kv_error(const Format& format) {
+  const int bits = 8 * format.block_bytes / format.block_elems;
+  return bits < 8 ? kFourBitKvError : bits < 16 ? kEightBitKvError : kHalfError;
+}
 
 double rms(double squares, size_t n) { return n > 0 ? std::sqrt(squares / static_cast<double>(n)) : 0; }
 
@@ -221,9 +227,8 @@ class ModelComparison {
       return is_block && bits <= 8 ? kEightBitError : kHalfError;
     }
     if (node.op == Op::attention || node.op == Op::delta_net) {
-      const bool is_small = a_.kv_format().block_bytes < 2 * a_.kv_format().block_elems ||
-                            b_.kv_format().block_bytes < 2 * b_.kv_format().block_elems;
-      return (is_small ? kEightBitKvError : kHalfError) + (result_.n_rerouted_rows > 0 ? kAfterReroute : 0);
+      const double of_kv = std::max(kv_error(a_.kv_format()), kv_error(b_.kv_format()));
+      return of_kv + (result_.n_rerouted_rows > 0 ? kAfterReroute : 0);
     }
     return kFloatError;
   }

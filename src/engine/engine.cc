@@ -49,10 +49,9 @@ Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, EngineOption
   }
   if (Status valid = check(options); !valid.ok()) return valid.error();
   ZINC_TRY(tokenizer, Tokenizer::load(model.file()));
-  const size_t weight_bytes =
-      std::max(model.file().file_bytes(), model.weights().device_bytes());  // mapped pages are released
-  ZINC_TRY(memory, plan_engine_memory(model.model(), model.kv_format(), weight_bytes, model.memory_limit(), options));
+  ZINC_TRY(memory, plan_engine_memory(model, model.memory_limit(), options));
   const CachePlan& plan = memory.cache;
+  if (Status s = model.upload(); !s.ok()) return s.error();
   std::unique_ptr<Engine> engine(new Engine(std::move(model), std::move(tokenizer)));
   const ModelInstance& instance = engine->model_;
   const Graph& graph = instance.model().graph;
@@ -60,21 +59,17 @@ Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, EngineOption
            KvCache::create(
                instance.backend(), instance.model().caches,
                {.sizes = plan.sizes, .max_chunk_tokens = options.step_tokens, .n_sequences = options.max_sequences}));
-  std::vector<StepPlan> plans;
-  for (const int size : step_sizes(options)) {
-    Bucket bucket = bucket_of(size, options.max_sequences);
-    bucket.time_kernels = options.trace.trace && options.trace.time_kernels;
-    ZINC_TRY(compiled, instance.backend().compile(graph, instance.weights(), cache->memory(), bucket));
-    plans.push_back({size, std::move(compiled)});
-  }
+  Bucket bucket = largest_step(options);
+  bucket.time_kernels = options.trace.trace && options.trace.time_kernels;
+  ZINC_TRY(step_plan, instance.backend().compile(graph, instance.weights(), cache->memory(), bucket));
   engine->cache_file_ = options.cache_file;
   engine->limits_ = {.context = plan.context,
                      .max_sequences = options.max_sequences,
                      .queue_limit = options.queue_limit,
                      .n_vocab = static_cast<int>(instance.model().config.vocab_size),
                      .embedding_dim = static_cast<int>(instance.model().config.dim),
-                     .weight_bytes = instance.file().file_bytes(),
-                     .cache_bytes = cache->total_bytes(),
+                     .weight_bytes = instance.weights().device_bytes(),
+                     .cache_bytes = cache->memory().device_bytes(),
                      .cache_load_error = engine->load_prefix_cache(*cache)};
   engine->submission_queue_ = std::make_unique<SubmissionQueue>(options.queue_limit, options.max_sequences);
   const LoopOptions loop{.max_sequences = options.max_sequences,
@@ -86,7 +81,8 @@ Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, EngineOption
                                        .max_outputs = options.max_sequences,
                                        .max_decode_slowdown = options.max_decode_slowdown},
                          .trace = options.trace.trace ? std::make_shared<EngineTrace>(options.trace, graph) : nullptr};
-  engine->loop_ = std::make_unique<EngineLoop>(*engine->submission_queue_, std::move(cache), std::move(plans), loop);
+  engine->loop_ =
+      std::make_unique<EngineLoop>(*engine->submission_queue_, std::move(cache), std::move(step_plan), loop);
   return engine;
 }
 
@@ -128,6 +124,7 @@ void Engine::drain() { submission_queue_->drain(); }
 bool Engine::drained() const { return submission_queue_->drained(); }
 EngineStats Engine::stats() const { return loop_->stats(); }
 bool Engine::step() { return loop_->step(); }
+Status Engine::wait_until_prepared() { return loop_->wait_until_prepared(); }
 
 Status Engine::save_cache() {
   ZINC_CHECK(!cache_file_.empty());

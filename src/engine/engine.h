@@ -26,7 +26,9 @@ struct EngineOptions {
   size_t cache_bytes = 0;  // KV pages and recurrent states; 0: max_sequences times context, at most half of the memory
                            // that the model leaves
   int queue_limit = 256;   // waiting requests, at most
-  double max_decode_slowdown = 1.8;  // longest step with prefill of long prompts, as a multiple of a decode-only step
+  // Longest step with prefill of long prompts, as a multiple of a decode-only step, as far as prefill keeps half its
+  // speed (PrefillBudget).
+  double max_decode_slowdown = 1.8;
   std::filesystem::path cache_file = {};  // the prefix cache is loaded from and saved to this file; empty: none
   int checkpoint_interval = 2048;  // tokens between recurrent-state checkpoints, in addition to those at boundaries
   TraceOptions trace = {};
@@ -46,7 +48,8 @@ class SubmissionQueue;
 
 class Engine {
  public:
-  // Fails if the options do not fit memory; the error names values that would.
+  // Uploads the model if it is not yet. Fails before that if the options do not fit memory; the error names values that
+  // would.
   static Result<std::unique_ptr<Engine>> create(ModelInstance model, EngineOptions options);
   ~Engine();  // ends the remaining requests as cancelled. REQUIRES: no thread is in step() or run()
 
@@ -67,6 +70,8 @@ class Engine {
   bool drained() const;       // any thread: draining, and every request has ended
   EngineStats stats() const;  // any thread: as of the last step
 
+  // Engine thread. Waits until the plan is prepared for steps of all sizes, before a measurement.
+  Status wait_until_prepared();
   // Engine thread. One step; false: nothing to do.
   bool step();
   // Engine thread. step() until stopped; sleeps when idle.

@@ -54,12 +54,12 @@ Outcome outcome_of(const RequestState& request, StopReason reason, std::optional
 
 }  // namespace
 
-EngineLoop::EngineLoop(SubmissionQueue& submission_queue, std::unique_ptr<KvCache> cache, std::vector<StepPlan> plans,
+EngineLoop::EngineLoop(SubmissionQueue& submission_queue, std::unique_ptr<KvCache> cache, std::unique_ptr<Plan> plan,
                        const LoopOptions& options)
     : submission_queue_(submission_queue),
       options_(options),
       cache_(std::move(cache)),
-      plans_(std::move(plans)),
+      plan_(std::move(plan)),
       needs_checkpoints_(cache_->has_states() || std::ranges::any_of(cache_->windows(), [](int w) { return w > 0; })),
       scheduler_(options.scheduler),
       current_(cache_->windows().size()),
@@ -74,14 +74,14 @@ EngineLoop::~EngineLoop() {
 }
 
 void EngineLoop::finish_step() {
-  if (current_.plan) run_step({});
+  if (current_.is_in_flight) run_step({});
 }
 
 bool EngineLoop::step() {
   drain_submissions();
-  if (!current_.plan) admit_waiting();
+  if (!current_.is_in_flight) admit_waiting();
   const std::span<const ScheduledSequence> sequences = scheduler_.schedule_step();
-  const bool has_work = current_.plan || !sequences.empty();
+  const bool has_work = current_.is_in_flight || !sequences.empty();
   if (has_work) run_step(sequences);
   publish();
   if (has_work && options_.trace) options_.trace->add_stats(stats_);
@@ -193,13 +193,12 @@ void EngineLoop::start(InFlightStep& step, std::span<const ScheduledSequence> se
       step.arrays.request_logits(n_output_rows(request, entry));
     }
   }
-  const auto fits = [&](const StepPlan& plan) { return plan.max_tokens >= step.arrays.n_tokens(); };
-  step.plan = std::ranges::find_if(plans_, fits)->plan.get();
+  step.is_in_flight = true;
   if (tokens == Tokens::known) start_masks(sequences);
   step.number = ++n_started_steps_;
   if (options_.trace) options_.trace->add_decision(step.number, sequences, scheduler_);
   step.started = Clock::now();
-  step.plan->start(step.arrays.inputs());
+  plan_->start(step.arrays.inputs());
   if (options_.trace) options_.trace->add_host_work("upload and launch", step.started, Clock::now());
 }
 
@@ -237,11 +236,11 @@ void EngineLoop::start_next_step() {
 
 // `sequences`: if a step is in flight, those of its sequences whose requests have not ended.
 void EngineLoop::run_step(std::span<const ScheduledSequence> sequences) {
-  if (!current_.plan) start(current_, sequences, Tokens::known);
+  if (!current_.is_in_flight) start(current_, sequences, Tokens::known);
   if (!sequences.empty() && sequences.size() == current_.sequences.size() && can_pipeline_next_step(sequences))
     start_next_step();
   const Clock::time_point waited = options_.trace ? Clock::now() : Clock::time_point();
-  const Result<StepOutput> output = current_.plan->wait();
+  const Result<StepOutput> output = plan_->wait();
   const Clock::time_point done = Clock::now();
   // A pipelined step starts after the one before it has ended.
   const Clock::time_point begin = std::max(current_.started, last_done_);
@@ -252,7 +251,7 @@ void EngineLoop::run_step(std::span<const ScheduledSequence> sequences) {
   ++stats_.n_steps;
   stats_.step_s.add(seconds);
   stats_.step_tokens.add(current_.arrays.n_tokens());
-  current_.plan = nullptr;
+  current_.is_in_flight = false;
   std::swap(current_, next_);
   apply_output(next_, output);
   if (options_.trace) options_.trace->add_host_work("sampling", done, Clock::now());
@@ -263,7 +262,7 @@ void EngineLoop::trace_step(const InFlightStep& step, Clock::time_point begin, C
   options_.trace->add_host_work("wait", waited, done);
   const StepTrace::Step traced{.number = step.number, .n_tokens = step.arrays.n_tokens(), .begin = begin, .end = done};
   options_.trace->add_step(traced,
-                           options_.trace->times_kernels() ? step.plan->kernel_times() : std::span<const KernelTime>());
+                           options_.trace->times_kernels() ? plan_->kernel_times() : std::span<const KernelTime>());
 }
 
 void EngineLoop::apply_output(const InFlightStep& done, const Result<StepOutput>& output) {
@@ -421,7 +420,8 @@ void EngineLoop::emit_token(RequestState& request, const OutputState::TokenResul
 }
 
 bool EngineLoop::is_in_flight(RequestId id) const {
-  return current_.plan && std::ranges::find(current_.sequences, id, &ScheduledSequence::id) != current_.sequences.end();
+  return current_.is_in_flight &&
+         std::ranges::find(current_.sequences, id, &ScheduledSequence::id) != current_.sequences.end();
 }
 
 void EngineLoop::release_cache(RequestState& request, StopReason reason) {

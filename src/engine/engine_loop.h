@@ -20,12 +20,6 @@
 
 namespace zinc {
 
-// A compiled plan and the largest step it can run.
-struct StepPlan {
-  int max_tokens = 0;
-  std::unique_ptr<Plan> plan;
-};
-
 struct LoopOptions {
   int max_sequences = 1;
   int checkpoint_interval = 2048;
@@ -38,8 +32,8 @@ struct LoopOptions {
 
 class EngineLoop {
  public:
-  // Plans: ascending by max_tokens; the last one must fit the largest possible step.
-  EngineLoop(SubmissionQueue& submission_queue, std::unique_ptr<KvCache> cache, std::vector<StepPlan> plans,
+  // The plan must fit the largest possible step.
+  EngineLoop(SubmissionQueue& submission_queue, std::unique_ptr<KvCache> cache, std::unique_ptr<Plan> plan,
              const LoopOptions& options);
   ~EngineLoop();  // waits for the step in flight, ends the remaining requests as cancelled
 
@@ -47,6 +41,7 @@ class EngineLoop {
   void finish_step();         // at shutdown: waits for the step in flight
   EngineStats stats() const;  // any thread: as of the last step
   KvCache& cache() { return *cache_; }
+  Status wait_until_prepared() { return plan_->wait_until_prepared(); }
 
  private:
   void drain_submissions();
@@ -58,7 +53,7 @@ class EngineLoop {
     explicit InFlightStep(size_t n_groups) : arrays(n_groups) {}
     StepArrays arrays;
     std::vector<ScheduledSequence> sequences;
-    Plan* plan = nullptr;  // nullptr: not in flight
+    bool is_in_flight = false;
     Clock::time_point started;
     uint64_t number = 0;
   };
@@ -102,7 +97,7 @@ class EngineLoop {
   SubmissionQueue& submission_queue_;
   LoopOptions options_;
   std::unique_ptr<KvCache> cache_;
-  std::vector<StepPlan> plans_;
+  std::unique_ptr<Plan> plan_;
   bool needs_checkpoints_;  // some layers cannot resume at any position
   Scheduler scheduler_;
   InFlightStep current_, next_;  // the step to wait for, and the one after it (or the last finished one)

@@ -7,6 +7,7 @@
 
 #include "base/format_memory.h"
 #include "engine/chat_prompt.h"
+#include "engine/engine_memory.h"
 #include "engine/generator.h"
 #include "engine/model_fingerprint.h"
 #include "engine/model_instance.h"
@@ -30,8 +31,8 @@ std::vector<TokenId> some_tokens(size_t n) {
   return tokens;
 }
 
-TEST(ModelInstance, rejects_a_model_larger_than_memory_and_names_both_sizes) {
-  const Result<ModelInstance> model = ModelInstance::load(kModel, {.backend = "reference", .memory_limit = 999});
+TEST(ModelInstance, rejects_a_model_larger_than_memory_before_its_upload_and_names_both_sizes) {
+  const Result<ModelInstance> model = ModelInstance::open(kModel, {.backend = "reference", .memory_limit = 999});
   ASSERT_FALSE(model.ok());
   EXPECT_EQ(model.error().code, ErrorCode::out_of_memory);
   EXPECT_NE(model.error().message.find(format_memory(std::filesystem::file_size(kModel))), std::string::npos);
@@ -51,16 +52,78 @@ TEST(ModelInstance, an_unknown_backend_is_rejected_with_the_available_ones) {
   EXPECT_NE(model.error().message.find("reference"), std::string::npos) << model.error().message;
 }
 
-TEST(Sequence, rejects_a_context_that_does_not_fit_in_memory) {
-  const Result<ModelInstance> model =
-      ModelInstance::load(kModel, {.backend = "reference", .memory_limit = std::filesystem::file_size(kModel) + 10000});
-  ASSERT_TRUE(model.ok());
-  const Result<Sequence> sequence = Sequence::create(model.value(), {.context = 100000});
-  ASSERT_FALSE(sequence.ok());
-  EXPECT_EQ(sequence.error().code, ErrorCode::out_of_memory);
-  EXPECT_NE(sequence.error().message.find("100000 tokens"), std::string::npos) << sequence.error().message;
-  const std::string available = format_memory(std::filesystem::file_size(kModel) + 10000);
-  EXPECT_NE(sequence.error().message.find(available + " is available"), std::string::npos) << sequence.error().message;
+TEST(Sequence, rejects_a_context_that_does_not_fit_in_memory_before_the_upload_with_one_that_does) {
+  const ModelInstance open = std::move(ModelInstance::open(kModel, {.backend = "reference"}).value());
+  const size_t limit = Sequence::measure(open, {.context = 1000}).value().bytes();
+  const ModelInstance model =
+      std::move(ModelInstance::open(kModel, {.backend = "reference", .memory_limit = limit}).value());
+  const Result<ModelMemory> memory = Sequence::measure(model, {.context = 100000});
+  ASSERT_FALSE(memory.ok());
+  EXPECT_EQ(memory.error().code, ErrorCode::out_of_memory);
+  const int64_t proposed = std::min<int64_t>(1024, model.model().config.max_context);
+  for (const std::string& part :
+       {std::string("100000 tokens"), fmt::format("-c {} fits", proposed), format_memory(limit) + " is available"}) {
+    EXPECT_NE(memory.error().message.find(part), std::string::npos) << part << " in " << memory.error().message;
+  }
+  EXPECT_TRUE(Sequence::measure(model, {.context = 1024}).ok());
+  EXPECT_FALSE(Sequence::measure(model, {.context = 1025}).ok());
+}
+
+class EngineMemoryTest : public testing::Test {
+ protected:
+  static EngineOptions options_of(int max_sequences, int context) {
+    return {.max_sequences = max_sequences, .context = context, .step_tokens = 64};
+  }
+
+  static ModelInstance open_with(size_t limit) {
+    return std::move(ModelInstance::open(kModel, {.backend = "cpu", .n_threads = 1, .memory_limit = limit}).value());
+  }
+  // What the options need, with a cache of exactly one context.
+  static EngineMemory required(const EngineOptions& options) {
+    const ModelInstance model = open_with(size_t{1} << 40);
+    return std::move(plan_engine_memory(model, size_t{1} << 40, options).value());
+  }
+};
+
+TEST_F(EngineMemoryTest, is_what_the_engine_takes) {
+  const EngineOptions options = options_of(8, 512);
+  const EngineMemory memory = required(options);
+  const std::unique_ptr<Engine> engine = std::move(Engine::create(open_with(size_t{1} << 40), options).value());
+  EXPECT_EQ(engine->limits().weight_bytes, memory.weight_bytes);
+  EXPECT_EQ(engine->limits().cache_bytes, memory.cache_bytes);
+  EXPECT_EQ(engine->limits().context, memory.cache.context);
+}
+
+TEST_F(EngineMemoryTest, what_does_not_fit_is_rejected_before_the_upload_with_what_does) {
+  const ModelMemory least = required(options_of(1, 256));
+  const size_t limit = least.weight_bytes + least.plan_bytes + 2 * least.cache_bytes;
+  const ModelInstance model = open_with(limit);
+  const Result<EngineMemory> memory = plan_engine_memory(model, limit, options_of(8, 500000));
+  ASSERT_FALSE(memory.ok());
+  EXPECT_EQ(memory.error().code, ErrorCode::out_of_memory);
+  for (const std::string& part : {std::string("500000 tokens"), format_memory(least.weight_bytes) + " of weights",
+                                  format_memory(limit) + " available"}) {
+    EXPECT_NE(memory.error().message.find(part), std::string::npos) << part << " in " << memory.error().message;
+  }
+}
+
+TEST_F(EngineMemoryTest, names_settings_that_fit) {
+  const EngineOptions options = options_of(8, 4096);
+  const ModelMemory one = required(options_of(1, 4096));  // with f16
+  // The KV cache may use half of the memory that the model leaves: enough for the workspaces of one request, not of
+  // eight.
+  const size_t limit = one.weight_bytes + one.plan_bytes + 2 * one.cache_bytes + 4096;
+  const auto message_with = [&](const char* kv_format, size_t n_bytes) {
+    const ModelInstance model = std::move(
+        ModelInstance::open(
+            kModel, {.backend = "cpu", .n_threads = 1, .memory_limit = n_bytes, .kv_format = find_format(kv_format)})
+            .value());
+    const Result<EngineMemory> memory = plan_engine_memory(model, n_bytes, options);
+    return memory.ok() ? "it fits" : memory.error().message;
+  };
+  EXPECT_TRUE(message_with("f16", limit).ends_with("; it fits with: --parallel 4")) << message_with("f16", limit);
+  const std::string f32 = message_with("f32", limit + required(options).plan_bytes);
+  EXPECT_NE(f32.find("; it fits with: --kv f16"), std::string::npos) << f32;
 }
 
 TEST(Sequence, rejects_tokens_beyond_its_context_and_feeds_none_of_them) {

@@ -103,6 +103,7 @@ Result<KernelBenchResult> measure_kernels(const ModelInstance& model, const Kern
   ZINC_TRY(sequence, Sequence::create(model, {.context = context,
                                               .chunk_tokens = std::max(options.n_tokens, std::min(options.depth, 512)),
                                               .time_kernels = true}));
+  if (Status s = sequence.wait_until_prepared(); !s.ok()) return s.error();
   std::minstd_rand random(1);  // equal tokens would be routed to the same experts
   const auto n_vocab = static_cast<unsigned>(model.model().config.vocab_size);
   std::vector<TokenId> tokens(static_cast<size_t>(std::max(options.depth, options.n_tokens)));

@@ -6,7 +6,7 @@
 
 namespace zinc {
 
-Result<ModelInstance> ModelInstance::load(const std::filesystem::path& path, const LoadOptions& options) {
+Result<ModelInstance> ModelInstance::open(const std::filesystem::path& path, const LoadOptions& options) {
   ModelInstance instance;
   instance.chat_template_ = options.chat_template;
   ZINC_TRY(file, GgufFile::open(path));
@@ -24,23 +24,47 @@ Result<ModelInstance> ModelInstance::load(const std::filesystem::path& path, con
   if (Status fits = check_kv_blocks(*instance.kv_format_, instance.model_->caches); !fits.ok()) return fits.error();
   ZINC_TRY(backend, open_backend(name, options.n_threads));
   instance.backend_ = std::move(backend);
-  const DeviceInfo device = instance.backend_->info();
-  instance.memory_limit_ = options.memory_limit > 0 ? options.memory_limit : available_bytes(device);
-  if (instance.file_->file_bytes() > instance.memory_limit_) {
-    return fail(ErrorCode::out_of_memory,
-                "{}: the model's {} do not fit in the {} of memory available{}; use a smaller model or a smaller "
-                "quantization",
-                path.string(), format_memory(instance.file_->file_bytes()), format_memory(instance.memory_limit_),
-                device.has_dedicated_memory ? fmt::format(" on {}", device.name) : "");
-  }
-  std::vector<const Graph*> graphs = {&instance.model_->graph};
-  if (instance.model_->draft) graphs.push_back(&*instance.model_->draft);
-  const GgufFile* mapped = instance.file_.get();
-  ZINC_TRY(weights, instance.backend_->upload(
-                        graphs, [mapped](std::span<const std::byte> bytes) { mapped->release_pages(bytes); }));
-  instance.weights_ = std::move(weights);
-  instance.file_->release_pages();
+  if (Status s = instance.lay_out(path, options.memory_limit); !s.ok()) return s.error();
   return instance;
+}
+
+Result<ModelInstance> ModelInstance::load(const std::filesystem::path& path, const LoadOptions& options) {
+  ZINC_TRY(instance, open(path, options));
+  if (Status s = instance.upload(); !s.ok()) return s.error();
+  return std::move(instance);
+}
+
+std::vector<const Graph*> ModelInstance::graphs() const {
+  std::vector<const Graph*> graphs = {&model_->graph};
+  if (model_->draft) graphs.push_back(&*model_->draft);
+  return graphs;
+}
+
+Status ModelInstance::lay_out(const std::filesystem::path& path, size_t memory_limit) {
+  const DeviceInfo device = backend_->info();
+  if (device.has_dedicated_memory) device_text_ = " on " + device.name;
+  memory_limit_ = memory_limit > 0 ? memory_limit : available_bytes(device);
+  layout_.backend = backend_->without_memory();
+  ZINC_TRY(weights, layout_.backend->upload(graphs(), [](auto) {}));
+  layout_.weights = std::move(weights);
+  file_->release_pages();
+  const size_t n_needed = layout_.weights->device_bytes() + layout_.weights->upload_bytes();
+  if (n_needed <= memory_limit_) return ok_status();
+  return fail(ErrorCode::out_of_memory,
+              "{}: the model's weights take {} ({} in the file), which do not fit in the {} of memory available{}; use "
+              "a smaller model or a smaller quantization",
+              path.string(), format_memory(n_needed), format_memory(file_->file_bytes()), format_memory(memory_limit_),
+              device_text_);
+}
+
+Status ModelInstance::upload() {
+  if (weights_) return ok_status();
+  const GgufFile* mapped = file_.get();
+  ZINC_TRY(weights,
+           backend_->upload(graphs(), [mapped](std::span<const std::byte> bytes) { mapped->release_pages(bytes); }));
+  weights_ = std::move(weights);
+  file_->release_pages();
+  return ok_status();
 }
 
 }  // namespace zinc

@@ -1,9 +1,11 @@
-// A model file loaded on a backend: file, graph, weights. Movable; must outlive everything created from it.
+// A model file on a backend: file, graph, weights. Opened, it takes no memory of the device, and its memory can be
+// measured (model_memory.h); uploaded, it can run. Movable; must outlive everything created from it.
 #pragma once
 
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backend/backend.h"
 #include "gguf/gguf_file.h"
@@ -20,8 +22,18 @@ struct LoadOptions {
   std::string chat_template = {};  // replaces the file's chat template; empty: the file's own
 };
 
+// The model on Backend::without_memory.
+struct ModelLayout {
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<DeviceWeights> weights;
+};
+
 class ModelInstance {
  public:
+  // Fails if the weights alone do not fit the memory limit.
+  static Result<ModelInstance> open(const std::filesystem::path& path, const LoadOptions& options);
+  Status upload();  // no effect if it is uploaded
+  // Both.
   static Result<ModelInstance> load(const std::filesystem::path& path, const LoadOptions& options);
 
   const GgufFile& file() const { return *file_; }
@@ -29,20 +41,27 @@ class ModelInstance {
   Backend& backend() const { return *backend_; }
   std::string_view backend_name() const { return backend_info_->name; }
   const BackendInfo& backend_info() const { return *backend_info_; }
-  DeviceWeights& weights() const { return *weights_; }
+  DeviceWeights& weights() const { return *weights_; }  // REQUIRES: uploaded
+  const ModelLayout& layout() const { return layout_; }
   const Format& kv_format() const { return *kv_format_; }
   size_t memory_limit() const { return memory_limit_; }
+  // " on NVIDIA H200", for messages about memory; empty: in the host's memory.
+  const std::string& device_text() const { return device_text_; }
   const std::string& chat_template() const { return chat_template_; }  // replaces the file's; empty: the file's own
 
  private:
   ModelInstance() = default;
+  Status lay_out(const std::filesystem::path& path, size_t memory_limit);
+  std::vector<const Graph*> graphs() const;
   std::unique_ptr<GgufFile> file_;  // pointers, because graphs and plans refer to them across moves
   std::unique_ptr<Model> model_;
   std::unique_ptr<Backend> backend_;
   const BackendInfo* backend_info_ = nullptr;
+  ModelLayout layout_;
   std::unique_ptr<DeviceWeights> weights_;
   const Format* kv_format_ = nullptr;
   size_t memory_limit_ = 0;
+  std::string device_text_;
   std::string chat_template_;
 };
 

@@ -18,6 +18,10 @@ constexpr int kMaxStepsWithoutDecodeOnly = 32;  // mixed steps, then a decode-on
 constexpr double kCacheReadTokens = 4;
 constexpr double kNewestWeight = 0.2;  // weight of a new decode-only step's time
 constexpr double kDecay = 0.95;        // of older observations, per step
+// The cost of a prompt token in a mixed step, relative to a step without decode rows: chunks grow above the first
+// value, shrink below the second.
+constexpr double kInefficient = 2, kEfficient = 1.5;
+constexpr double kCheaper = 0.9;  // of a token in a chunk of double length, if the length is what makes it cheaper
 
 size_t size_class(int n_decode, size_t n_classes) {
   return std::min(static_cast<size_t>(std::bit_width(static_cast<unsigned>(n_decode))) - 1, n_classes - 1);
@@ -43,24 +47,55 @@ double PrefillBudget::decode_only_step_s(int n_decode) const {
   return std::max(nearest.seconds + slope * (n_decode - nearest.n_rows), 0.5 * nearest.seconds);
 }
 
-std::optional<PrefillBudget::Cost> PrefillBudget::cost() const {
-  if (nn_ <= 0) return std::nullopt;
+void PrefillBudget::Fit::add(double depth, double seconds, double weight) {
+  for (double* sum : {&nn, &nd, &dd, &ns, &ds}) *sum *= kDecay;
+  nn += weight;
+  nd += weight * depth;
+  dd += weight * depth * depth;
+  ns += weight * seconds;
+  ds += weight * depth * seconds;
+  max_depth = std::max(max_depth, depth);
+}
+
+std::optional<PrefillBudget::Cost> PrefillBudget::Fit::cost() const {
+  if (nn <= 0) return std::nullopt;
   Cost cost;
-  const double determinant = nn_ * dd_ - nd_ * nd_;
-  if (determinant > 1e-6 * nn_ * dd_) {
-    cost.per_token = (ns_ * dd_ - ds_ * nd_) / determinant;
-    cost.per_depth = (nn_ * ds_ - nd_ * ns_) / determinant;
+  const double determinant = nn * dd - nd * nd;
+  if (determinant > 1e-6 * nn * dd) {
+    cost.per_token = (ns * dd - ds * nd) / determinant;
+    cost.per_depth = (nn * ds - nd * ns) / determinant;
   }
-  if (determinant <= 1e-6 * nn_ * dd_ || cost.per_depth < 0) cost = {.per_token = ns_ / nn_, .per_depth = 0};
-  if (cost.per_token < 0) cost = {.per_token = 0, .per_depth = ds_ / dd_};
+  if (determinant <= 1e-6 * nn * dd || cost.per_depth < 0) cost = {.per_token = ns / nn, .per_depth = 0};
+  if (cost.per_token < 0) cost = {.per_token = 0, .per_depth = ds / dd};
   return cost;
+}
+
+// Compares only at depths for which the cost without decode rows is known. If a longer chunk does not make its tokens
+// cheaper, it is the depth that makes them expensive: the known depths end there.
+void PrefillBudget::update_min_chunk(int n_prefill, double depth, double seconds_per_token) {
+  const std::optional<Cost> alone = prefill_only_.cost();
+  if (!alone || depth > 2 * prefill_only_.max_depth) {
+    min_chunk_ = 0;
+    return;
+  }
+  const double ratio = seconds_per_token / std::max(alone->per_token + alone->per_depth * depth, 1e-9);
+  if (ratio <= kInefficient) {
+    prefill_only_.max_depth = std::max(prefill_only_.max_depth, depth);
+    shorter_chunk_s_ = 0;
+    if (ratio < kEfficient) min_chunk_ = std::min(min_chunk_, n_prefill) * 3 / 4;
+  } else if (n_prefill >= min_chunk_) {  // a shorter one is the end of a prompt
+    const bool is_cheaper = shorter_chunk_s_ == 0 || seconds_per_token < kCheaper * shorter_chunk_s_;
+    if (!is_cheaper) prefill_only_.max_depth = depth / 4;
+    min_chunk_ = is_cheaper ? std::min(2 * n_prefill, max_tokens_) : 0;
+    shorter_chunk_s_ = is_cheaper ? seconds_per_token : 0;
+  }
 }
 
 int PrefillBudget::next_prefill_tokens(int n_decode, int depth, int longest_prompt) const {
   if (n_decode == 0) return max_tokens_;
   const double decode_only_s = decode_only_step_s(n_decode);
   if (decode_only_s == 0 || n_since_decode_only_ >= kMaxStepsWithoutDecodeOnly) return 0;
-  const std::optional<Cost> known = cost();
+  const std::optional<Cost> known = all_.cost();
   if (!known) return std::min(kInitialTokens, max_tokens_);
   const double per_token = known->per_token + known->per_depth * depth;
   // If reading the KV cache alone exceeds the limit, prefill as many tokens as take as long as the read.
@@ -70,7 +105,7 @@ int PrefillBudget::next_prefill_tokens(int n_decode, int depth, int longest_prom
   const double allowed_s = std::max((slowdown - 1) * decode_only_s, 2 * cache_read_s);
   const double tokens = per_token > 0 ? (allowed_s - cache_read_s) / per_token : max_tokens_;
   const int limit = std::min(max_tokens_, kMaxGrowth * std::max(kInitialTokens, last_prefill_));
-  return std::clamp(static_cast<int>(std::min<double>(tokens, limit)), 1, limit);
+  return std::max(std::clamp(static_cast<int>(std::min<double>(tokens, limit)), 1, limit), min_chunk_);
 }
 
 void PrefillBudget::observe(const StepLoad& load, double seconds) {
@@ -92,14 +127,14 @@ void PrefillBudget::observe(const StepLoad& load, double seconds) {
   }
   // With few prompt tokens the step's jitter is larger than their cost.
   const double weight = std::min(1.0, load.n_prefill / double{kInitialTokens});
-  const double d = (load.depth_sum + kCacheReadTokens * load.read_depth) / load.n_prefill;
-  const double s = seconds / load.n_prefill;
-  for (double* sum : {&nn_, &nd_, &dd_, &ns_, &ds_}) *sum *= kDecay;
-  nn_ += weight;
-  nd_ += weight * d;
-  dd_ += weight * d * d;
-  ns_ += weight * s;
-  ds_ += weight * d * s;
+  const double depth = (load.depth_sum + kCacheReadTokens * load.read_depth) / load.n_prefill;
+  const double per_token_s = seconds / load.n_prefill;
+  all_.add(depth, per_token_s, weight);
+  if (load.n_decode > 0) {
+    update_min_chunk(load.n_prefill, depth, per_token_s);
+  } else if (load.n_prefill >= max_tokens_ / 16) {
+    prefill_only_.add(depth, per_token_s, weight);
+  }
 }
 
 }  // namespace zinc

@@ -1,7 +1,9 @@
 // Chunked prefill: the prompt-token budget of a step that also decodes, chosen so that the step takes at most
 // max_decode_slowdown times as long as a decode-only step. Learns from observed step times: the time of a decode-only
 // step, and the cost of a prompt token by its depth. Requests a decode-only step if none was measured yet or the last
-// one is too long ago. Plain numbers in and out; no clock.
+// one is too long ago. Where a step of few tokens costs nearly as much as one of many, as on a GPU, the chunks are
+// longer than that: prompt tokens take at most twice as long as in steps without decode rows. Plain numbers in and out;
+// no clock.
 #pragma once
 
 #include <array>
@@ -18,7 +20,8 @@ struct StepLoad {
 
 class PrefillBudget {
  public:
-  // max_decode_slowdown: longest step, as a multiple of a decode-only step. REQUIRES: max_decode_slowdown > 1.
+  // max_decode_slowdown: longest step, as a multiple of a decode-only step, unless prefill would run at less than half
+  // its speed. REQUIRES: max_decode_slowdown > 1.
   PrefillBudget(int max_tokens, double max_decode_slowdown)
       : max_tokens_(max_tokens), max_decode_slowdown_(max_decode_slowdown) {}
 
@@ -35,16 +38,26 @@ class PrefillBudget {
   struct DecodeOnlyStep {
     double n_rows = 0, seconds = 0;  // 0: not measured
   };
+  // Sums of a weighted least-squares fit: seconds = per_token * n + per_depth * d.
+  struct Fit {
+    void add(double depth, double seconds, double weight);  // of one token
+    std::optional<Cost> cost() const;                       // none: nothing was added
+
+    double nn = 0, nd = 0, dd = 0, ns = 0, ds = 0;
+    double max_depth = 0;  // at which cost() is known to be right
+  };
   double decode_only_step_s(int n_decode) const;  // 0: not measured
-  std::optional<Cost> cost() const;
+  void update_min_chunk(int n_prefill, double depth, double seconds_per_token);
 
   int max_tokens_;
   double max_decode_slowdown_;
   std::array<DecodeOnlyStep, 16> decode_only_{};  // by log2 of the number of rows
   int last_prefill_ = 0;                          // prompt tokens of the last mixed step (prefill and decode)
   int n_since_decode_only_ = 0;                   // mixed steps since the last decode-only step
-  // Sums of a weighted least-squares fit: seconds = per_token * n + per_depth * d.
-  double nn_ = 0, nd_ = 0, dd_ = 0, ns_ = 0, ds_ = 0;
+  Fit all_;                                       // of all steps with prompt tokens
+  Fit prefill_only_;                              // of long chunks in steps without decode rows
+  int min_chunk_ = 0;                             // prompt tokens of a mixed step, at least
+  double shorter_chunk_s_ = 0;  // per token, of the chunk from which min_chunk_ was doubled; 0: it was not
 };
 
 }  // namespace zinc

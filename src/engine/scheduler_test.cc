@@ -246,6 +246,23 @@ TEST(Scheduler, an_8000_token_prompt_makes_no_step_longer_than_four_decode_only_
   }
 }
 
+// The cost of long prompts is known from a prompt of 512 tokens without a neighbor, at a small depth.
+TEST(Scheduler, depth_that_makes_tokens_expensive_is_no_reason_for_long_chunks) {
+  const Machine machine{.token_s = 0.0005, .depth_s = 1e-6};
+  Scheduler scheduler({.step_tokens = 512, .max_decode_slowdown = 2.2});
+  const auto run_step = [&] {
+    const double seconds = machine.step_s(scheduler.schedule_step());
+    scheduler.complete_step(seconds);
+    return seconds;
+  };
+  add(scheduler, 1, 512);
+  double decode_only = 0, longest = 0;
+  for (int i = 0; i < 5; ++i) decode_only = run_step();
+  add(scheduler, 2, 8000, "b");
+  while (scheduler.n_prefilling() > 0) longest = std::max(longest, run_step());
+  EXPECT_LE(longest, 4 * decode_only);
+}
+
 // Many prompts at once while the number of decoding requests grows: the time of a decode-only step has to be estimated
 // for row counts that were never measured alone.
 TEST(Scheduler, a_burst_of_prompts_is_prefilled_within_the_slowdown_limit) {
@@ -280,6 +297,26 @@ TEST(Scheduler, an_expensive_cache_read_is_amortized_over_several_tokens) {
 
 TEST(Scheduler, a_cheap_prompt_is_prefilled_in_large_chunks_while_others_decode) {
   EXPECT_LT(prefill_long_prompt({.token_s = 1e-5, .depth_s = 0}, 4, 8000).n_steps, 25);
+}
+
+// A GPU: each token of a short chunk costs 4 ms, a long chunk 20 ms in all, a decode-only step 2 ms. Without the time
+// of long chunks, those of prompts beside one decoding request would have two tokens each.
+TEST(Scheduler, chunks_are_long_where_a_short_one_costs_as_much) {
+  Scheduler scheduler({.step_tokens = 512, .max_decode_slowdown = 1.8});
+  const auto run_step = [&] {
+    int n_prefill = 0, n_decode = 0;
+    for (const ScheduledSequence& entry : scheduler.schedule_step()) {
+      (entry.n_tokens == 1 && entry.samples_token ? n_decode : n_prefill) += entry.n_tokens;
+    }
+    scheduler.complete_step(0.001 * (n_prefill == 0 ? 2 : 2 + std::min(4 * n_prefill, 20 + n_prefill / 100)));
+    return n_prefill;
+  };
+  add(scheduler, 1, 1024);
+  for (int i = 0; i < 5; ++i) run_step();
+  add(scheduler, 2, 16000, "b");
+  int n_steps = 0;
+  for (; scheduler.n_prefilling() > 0; ++n_steps) run_step();
+  EXPECT_LT(n_steps, 16000 / 128);
 }
 
 TEST(Checkpoints, lie_at_the_first_and_last_boundaries_before_the_end_and_at_intervals) {

@@ -6,53 +6,83 @@
 
 #include "base/format_memory.h"
 #include "cache/cache_plan.h"
-#include "graph/memory_plan.h"
 #include "sample/sampler.h"
 
 namespace zinc {
 
-Result<Sequence> Sequence::create(const ModelInstance& instance, const SequenceOptions& options) {
-  Sequence sequence;
-  const Model& model = instance.model();
-  const int64_t wanted =
-      options.context > 0 ? options.context : std::min<int64_t>(model.config.max_context, kDefaultContext);
-  sequence.model_ = &instance;
-  sequence.context_ = static_cast<int>(wanted);
-  sequence.chunk_tokens_ = std::min(options.chunk_tokens, sequence.context_);
-  const std::vector<PageGroup> groups = page_groups(model.caches);
-  std::vector<int> n_pages;
-  for (const PageGroup& group : groups) {
-    n_pages.push_back(group.window > 0 ? window_pages(group.window, sequence.chunk_tokens_, sequence.context_)
-                                       : pages_of(sequence.context_));
-  }
+namespace {
 
-  size_t& cache_bytes = sequence.cache_bytes_ = state_bytes(model.caches);
-  for (size_t g = 0; g < groups.size(); ++g) {
-    cache_bytes += page_bytes(groups[g], model.caches, instance.kv_format()) * static_cast<size_t>(n_pages[g]);
+struct SequenceSizes {
+  int context = 0, chunk_tokens = 0;
+  CacheSizes cache;
+  Bucket bucket;
+};
+
+SequenceSizes sizes_of(const ModelInstance& instance, const SequenceOptions& options) {
+  const Model& model = instance.model();
+  SequenceSizes sizes;
+  sizes.context = options.context > 0 ? options.context
+                                      : static_cast<int>(std::min<int64_t>(model.config.max_context, kDefaultContext));
+  sizes.chunk_tokens = std::min(options.chunk_tokens, sizes.context);
+  for (const PageGroup& group : page_groups(model.caches)) {
+    sizes.cache.n_pages.push_back(group.window > 0 ? window_pages(group.window, sizes.chunk_tokens, sizes.context)
+                                                   : pages_of(sizes.context));
   }
-  if (cache_bytes + instance.file().file_bytes() > instance.memory_limit()) {
-    return fail(
-        ErrorCode::out_of_memory,
-        "a context of {} tokens needs {} besides the model's {}, but only {} is available; use a smaller context with "
-        "-c",
-        sequence.context_, format_memory(cache_bytes), format_memory(instance.file().file_bytes()),
-        format_memory(instance.memory_limit()));
+  sizes.cache.max_length = sizes.context;
+  sizes.cache.kv_format = &instance.kv_format();
+  sizes.bucket = {.max_tokens = sizes.chunk_tokens,
+                  .max_seqs = 1,
+                  .max_outputs = options.all_logits ? sizes.chunk_tokens : 1,
+                  .keep_values = options.keep_values,
+                  .time_kernels = options.trace.trace ? options.trace.time_kernels : options.time_kernels};
+  return sizes;
+}
+
+// The largest context that fits, in steps of a page; 0: none.
+int largest_context(const ModelInstance& model, SequenceOptions options) {
+  const auto fits = [&](int n_pages) {
+    options.context = n_pages * kPageTokens;
+    const SequenceSizes sizes = sizes_of(model, options);
+    const Result<ModelMemory> memory = measure_memory(model, sizes.cache, sizes.bucket);
+    return memory.ok() && memory.value().bytes() <= model.memory_limit();
+  };
+  int fitting = 0, too_large = pages_of(options.context);
+  while (too_large - fitting > 1) {
+    const int middle = fitting + (too_large - fitting) / 2;
+    (fits(middle) ? fitting : too_large) = middle;
   }
-  const CacheSizes sizes{
-      .n_pages = n_pages, .max_length = sequence.context_, .n_slots = 1, .kv_format = &instance.kv_format()};
-  ZINC_TRY(cache, instance.backend().allocate_cache(model.caches, sizes));
+  return fitting * kPageTokens;
+}
+
+}  // namespace
+
+Result<ModelMemory> Sequence::measure(const ModelInstance& model, const SequenceOptions& options) {
+  const SequenceSizes sizes = sizes_of(model, options);
+  ZINC_TRY(memory, measure_memory(model, sizes.cache, sizes.bucket));
+  if (memory.bytes() <= model.memory_limit()) return memory;
+  SequenceOptions smaller = options;
+  smaller.context = sizes.context;
+  const int64_t fitting = std::min<int64_t>(largest_context(model, smaller), model.model().config.max_context);
+  return fail(ErrorCode::out_of_memory, "a context of {} tokens needs {}, but only {} is available{}; {}",
+              sizes.context, memory_text(memory), format_memory(model.memory_limit()), model.device_text(),
+              fitting > 0 ? fmt::format("use a smaller context: -c {} fits", fitting)
+                          : "use a smaller model or a smaller quantization");
+}
+
+Result<Sequence> Sequence::create(const ModelInstance& instance, const SequenceOptions& options) {
+  if (const Result<ModelMemory> memory = measure(instance, options); !memory.ok()) return memory.error();
+  const SequenceSizes sizes = sizes_of(instance, options);
+  const Model& model = instance.model();
+  Sequence sequence;
+  sequence.model_ = &instance;
+  sequence.context_ = sizes.context;
+  sequence.chunk_tokens_ = sizes.chunk_tokens;
+  ZINC_TRY(cache, instance.backend().allocate_cache(model.caches, sizes.cache));
   sequence.cache_ = std::move(cache);
-  const Bucket bucket{.max_tokens = sequence.chunk_tokens_,
-                      .max_seqs = 1,
-                      .max_outputs = options.all_logits ? sequence.chunk_tokens_ : 1,
-                      .keep_values = options.keep_values,
-                      .time_kernels = options.trace.trace ? options.trace.time_kernels : options.time_kernels};
   if (options.trace.trace) sequence.trace_ = std::make_unique<StepTrace>(options.trace, model.graph);
-  ZINC_TRY(plan, instance.backend().compile(model.graph, instance.weights(), *sequence.cache_, bucket));
+  ZINC_TRY(plan, instance.backend().compile(model.graph, instance.weights(), *sequence.cache_, sizes.bucket));
   sequence.plan_ = std::move(plan);
-  sequence.activation_bytes_ =
-      plan_memory(model.graph, bucket.max_tokens, bucket.max_outputs, bucket.keep_values).n_elems * sizeof(float);
-  for (const int n : n_pages) {
+  for (const int n : sizes.cache.n_pages) {
     std::vector<PageId>& pages = sequence.pages_.emplace_back(static_cast<size_t>(pages_of(sequence.context_)));
     for (size_t i = 0; i < pages.size(); ++i) pages[i] = static_cast<PageId>(i) % n;
     sequence.page_tables_.push_back({pages, pages_of(sequence.context_)});

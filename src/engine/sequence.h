@@ -10,7 +10,7 @@
 
 #include "backend/backend.h"
 #include "base/token_id.h"
-#include "engine/model_instance.h"
+#include "engine/model_memory.h"
 #include "engine/step_trace.h"
 
 namespace zinc {
@@ -27,7 +27,12 @@ inline constexpr int kDefaultContext = 4096;
 
 class Sequence {
  public:
-  // The model must outlive the sequence. Fails if the caches do not fit the memory limit.
+  Sequence(Sequence&&) = default;
+  Sequence& operator=(Sequence&&) = delete;  // would destroy the cache before the plan that uses it
+  // Memory of the model and a sequence. out_of_memory: it does not fit the memory limit; the message has the numbers
+  // and a context that would fit.
+  static Result<ModelMemory> measure(const ModelInstance& model, const SequenceOptions& options);
+  // The model must outlive the sequence. Fails if measure() does. REQUIRES: the model is uploaded.
   static Result<Sequence> create(const ModelInstance& model, const SequenceOptions& options);
 
   // Feeds tokens after those fed before. Returns the logits after the last one; the caller may change them until the
@@ -60,9 +65,12 @@ class Sequence {
   // measuring speed. REQUIRES: every position before it has been fed.
   void move_to(int position);
 
-  // Memory besides the model, once the context is full: KV cache and states; activations of a step.
-  size_t cache_bytes() const { return cache_bytes_; }
-  size_t activation_bytes() const { return activation_bytes_; }
+  // Memory besides the model, once the context is full: KV cache and states; activations and workspaces.
+  size_t cache_bytes() const { return cache_->device_bytes(); }
+  size_t activation_bytes() const { return plan_->device_bytes(); }
+
+  // Waits until the plan is prepared for steps of all sizes, before a measurement.
+  Status wait_until_prepared() { return plan_->wait_until_prepared(); }
 
   int position() const { return position_; }  // tokens fed
   int context() const { return context_; }
@@ -81,7 +89,6 @@ class Sequence {
   int context_ = 0, chunk_tokens_ = 0, position_ = 0;
   int n_filled_ = 0;  // positions ever fed
   TokenId next_ = 0;  // the token sampled after the last one
-  size_t cache_bytes_ = 0, activation_bytes_ = 0;
   std::unique_ptr<CacheMemory> cache_;
   std::unique_ptr<Plan> plan_;
   std::vector<std::vector<PageId>> pages_;  // per group: 0, 1, 2, ...; wraps around for groups with a window

@@ -177,6 +177,47 @@ TEST(Format, q8_0_scales_by_the_largest_magnitude_and_rounds_half_away) {
   EXPECT_EQ((std::vector<int>(q, q + 4)), (std::vector<int>{-127, 3, -3, 0}));
 }
 
+std::vector<float> through_q4_0(const std::vector<float>& in) {
+  const Format& format = *find_format("q4_0");
+  std::string encoded(row_bytes(format, in.size()), '\0');
+  format.quantize(in, std::as_writable_bytes(std::span(encoded)));
+  return dequantize_vectors(format, encoded);
+}
+
+TEST(Format, q4_0_makes_the_largest_magnitude_minus_8_and_rounds_to_the_nearest) {
+  std::vector<float> in(64);
+  for (size_t i = 0; i < 16; ++i) {
+    in[i] = static_cast<float>(i) - 8;       // -8 to 7: a step of 1
+    in[i + 16] = in[i] * 0.5f;               // halves are rounded up
+    in[i + 32] = 4 - static_cast<float>(i);  // 4 to -11
+  }
+  const std::vector<float> out = through_q4_0(in);
+  for (size_t i = 0; i < 16; ++i) {
+    EXPECT_EQ(out[i], in[i]) << i;
+    EXPECT_EQ(out[i + 16], std::floor(in[i + 16] + 0.5f)) << i;
+    EXPECT_NEAR(out[i + 32], in[i + 32], 11.0f / 16 + 0.01f) << i;
+  }
+  EXPECT_NEAR(out[47], -11, 0.01f);
+}
+
+TEST(Format, q4_0_error_is_within_a_step_of_the_largest_magnitude) {
+  const std::vector<float> in = dequantize_vectors(*find_format("q8_0"), read_file(kOwnVectors + "/Q8_0.bin")),
+                           out = through_q4_0(in);
+  for (size_t i = 0; i < in.size(); ++i) {
+    float largest = 0;
+    for (size_t j = 0; j < 32; ++j) largest = std::max(largest, std::abs(in[i / 32 * 32 + j]));
+    EXPECT_NEAR(out[i], in[i], largest * 0.126f) << i;  // 7/8 is the most on the other side of zero
+  }
+}
+
+TEST(Format, q4_0_encodes_not_a_number_as_zero) {
+  std::vector<float> in(32, 0.0f);
+  in[3] = std::numeric_limits<float>::quiet_NaN();
+  in[4] = -4;
+  const std::vector<float> out = through_q4_0(in);
+  for (size_t i = 0; i < 32; ++i) EXPECT_EQ(out[i], i == 4 ? -4.0f : 0.0f) << i;
+}
+
 TEST(Format, q8_0_block_of_zeros_quantizes_to_zeros) {
   const std::vector<float> in(64, 0.0f);
   std::vector<std::byte> blocks(68, std::byte{0xFF});

@@ -91,6 +91,7 @@ class Memory {
     *at = reinterpret_cast<DevicePointer>(end - used);
     const std::lock_guard lock(mutex_);
     pieces_[*at] = {begin, mapped, n_bytes};
+    n_allocated_ += n_bytes;
     return kSuccess;
   }
   Code free(DevicePointer at) {
@@ -98,6 +99,7 @@ class Memory {
     const auto piece = pieces_.find(at);
     if (piece == pieces_.end()) return at == 0 ? kSuccess : kInvalidValue;
     munmap(piece->second.begin, piece->second.mapped);
+    n_allocated_ -= piece->second.n_bytes;
     pieces_.erase(piece);
     return kSuccess;
   }
@@ -109,6 +111,11 @@ class Memory {
     return at + n_bytes <= piece->first + piece->second.n_bytes;
   }
 
+  size_t n_free() {
+    const std::lock_guard lock(mutex_);
+    return kMemory - n_allocated_;
+  }
+
  private:
   static constexpr size_t kAlignment = 256, kPage = 4096;
   struct Piece {
@@ -117,6 +124,7 @@ class Memory {
   };
   std::mutex mutex_;
   std::map<DevicePointer, Piece> pieces_;
+  size_t n_allocated_ = 0;
 };
 Memory memory;
 
@@ -250,7 +258,9 @@ EMULATED Code cuDeviceTotalMem_v2(size_t* bytes, int) { return *bytes = kMemory,
 EMULATED Code cuDevicePrimaryCtxRetain(Context* context, int) { return *context = handle<Context>(&entries), kSuccess; }
 EMULATED Code cuCtxSetCurrent(Context context) { return current_context = context, kSuccess; }
 
-EMULATED Code cuMemGetInfo_v2(size_t* free, size_t* total) { return *free = *total = kMemory, check_context(); }
+EMULATED Code cuMemGetInfo_v2(size_t* free, size_t* total) {
+  return *free = memory.n_free(), *total = kMemory, check_context();
+}
 EMULATED Code cuMemAlloc_v2(DevicePointer* at, size_t bytes) {
   const Code code = check_context();
   return code == kSuccess ? memory.allocate(at, bytes) : code;

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cmath>
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -59,11 +61,14 @@ class CudaPlanTest : public testing::Test {
     const Graph* const graph = &graph_;
     weights_ = std::move(upload_weights({&graph, 1}, *device_, threads_, [](auto) {}).value());
     const CacheSizes sizes{.n_pages = std::move(n_pages), .n_slots = 3, .kv_format = find_format("f16")};
-    cache_ = std::move(gpu::Cache::allocate(graph_.caches(), sizes, *device_, "cuda", kv_formats()).value());
+    cache_ = std::move(gpu::Cache::allocate(graph_.caches(), sizes, *device_, kernel_formats()).value());
   }
 
+  // Prepared for steps of all sizes.
   std::unique_ptr<Plan> compile(const Bucket& bucket) {
-    return std::move(CudaPlan::compile(graph_, *weights_, *cache_, *device_, bucket).value());
+    std::unique_ptr<Plan> plan = std::move(CudaPlan::compile(graph_, *weights_, *cache_, *device_, bucket).value());
+    EXPECT_TRUE(plan->wait_until_prepared().ok());
+    return plan;
   }
 
   // One sequence, tokens from `position` on; its pages count down from 19.
@@ -101,24 +106,46 @@ class CudaPlanTest : public testing::Test {
     return params;
   }
 
-  // The compile-time shapes of the gemv launches, in order.
-  static std::vector<simt::GemvShape> gemv_shapes(const std::vector<FakeLaunch>& graph) {
-    std::vector<simt::GemvShape> shapes;
+  static bool is_gemv(const FakeLaunch& launch) { return launch.kernel.starts_with("gemv"); }
+  // A struct of ints that the gemv launches are compiled for, in order: their kShape or kPdl.
+  template <class Shape>
+  static std::vector<Shape> gemv_constants(const std::vector<FakeLaunch>& graph, const std::string& name) {
+    std::vector<Shape> shapes;
     for (const FakeLaunch& launch : graph) {
-      if (launch.kernel != "gemv") continue;
-      std::array<int, sizeof(simt::GemvShape) / sizeof(int)> fields{};
-      std::istringstream text(launch.code.substr(launch.code.find('{') + 1));
+      if (!is_gemv(launch)) continue;
+      std::array<int, sizeof(Shape) / sizeof(int)> fields{};
+      const std::string start = name + " = {";
+      std::istringstream text(launch.code.substr(launch.code.find(start) + start.size()));
       char comma;
       for (int& field : fields) text >> field >> comma;
       EXPECT_TRUE(text) << launch.code;
-      shapes.push_back(std::bit_cast<simt::GemvShape>(fields));
+      shapes.push_back(std::bit_cast<Shape>(fields));
     }
     return shapes;
   }
-  static std::vector<int> of_each(int simt::GemvShape::*what, const std::vector<simt::GemvShape>& shapes) {
+  static std::vector<simt::GemvShape> gemv_shapes(const std::vector<FakeLaunch>& graph) {
+    return gemv_constants<simt::GemvShape>(graph, "kShape");
+  }
+  static std::vector<simt::GemvPdl> gemv_pdl(const std::vector<FakeLaunch>& graph) {
+    return gemv_constants<simt::GemvPdl>(graph, "kPdl");
+  }
+  template <class Shape>
+  static std::vector<int> of_each(int Shape::*what, const std::vector<Shape>& shapes) {
     std::vector<int> fields;
-    for (const simt::GemvShape& shape : shapes) fields.push_back(shape.*what);
+    for (const Shape& shape : shapes) fields.push_back(shape.*what);
     return fields;
+  }
+  // A policy of the gemv launches that have it: "Prologue".
+  static std::vector<std::string> gemv_policies(const std::vector<FakeLaunch>& graph, const std::string& name) {
+    std::vector<std::string> types;
+    for (const FakeLaunch& launch : graph) {
+      const std::string start = "using " + name + " = ";
+      const size_t at = launch.code.find(start);
+      if (!is_gemv(launch) || at == std::string::npos) continue;
+      const size_t begin = at + start.size();
+      types.push_back(launch.code.substr(begin, launch.code.find(';', begin) - begin));
+    }
+    return types;
   }
 
   static simt::Step step_of(const std::vector<FakeLaunch>& graph) {

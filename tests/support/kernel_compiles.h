@@ -66,13 +66,13 @@ inline std::vector<std::string> compile_failures(const std::vector<KernelProgram
   std::vector<std::string> messages(all.size());
   const auto compile = [&](size_t first) {
     for (size_t i = first; i < all.size(); i += 2) {
-      const auto& [file, format, shape] = all[i];
+      const auto& [file, format, shape, kv_format] = all[i];
       const Result<Nvrtc::Compiled> compiled =
-          compiler.compile(all[i].source(), simt_sources(), architecture, /*with_resources=*/true);
+          compiler.compile(all[i].source(), simt::host::simt_sources(), architecture, /*with_resources=*/true);
       if (!compiled.ok()) {
-        messages[i] = fmt::format("{} {} {}: {}", file, format, shape, compiled.error().message);
+        messages[i] = fmt::format("{} {}{} {}: {}", file, format, kv_format, shape, compiled.error().message);
       } else if (const std::string spills = spills_of(compiled.value().log); !spills.empty()) {
-        messages[i] = fmt::format("{} {} {} spills: {}", file, format, shape, spills);
+        messages[i] = fmt::format("{} {}{} {} spills: {}", file, format, kv_format, shape, spills);
       }
     }
   };

@@ -69,9 +69,13 @@ StepRunner::StepRunner(const LoadedModel& model, PageOrder order, const Format& 
   Backend& backend = model.backend();
   cache_ = std::move(backend.allocate_cache(model.model().caches, sizes).value());
   const Bucket bucket{.max_tokens = kMaxTokens, .max_seqs = kSlots, .max_outputs = kMaxTokens};
-  plan_ = std::move(backend.compile(model.model().graph, model.weights(), *cache_, bucket).value());
-  if (!model.model().draft) return;
-  draft_plan_ = std::move(backend.compile(*model.model().draft, model.weights(), *cache_, bucket).value());
+  const auto compile = [&](const Graph& graph) {  // each step runs its own class
+    std::unique_ptr<Plan> plan = std::move(backend.compile(graph, model.weights(), *cache_, bucket).value());
+    ZINC_CHECK(plan->wait_until_prepared().ok());
+    return plan;
+  };
+  plan_ = compile(model.model().graph);
+  if (model.model().draft) draft_plan_ = compile(*model.model().draft);
 }
 
 TestSequence StepRunner::new_sequence(int slot) const {

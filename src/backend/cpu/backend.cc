@@ -40,8 +40,8 @@ double measure_macs_per_s(const Kernels& kernels, ThreadPool& threads) {
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(const Kernels& kernels, int n_threads)
-      : kernels_(kernels), threads_(n_threads > 0 ? n_threads : default_thread_count()) {}
+  CpuBackend(const Kernels& kernels, std::shared_ptr<ThreadPool> threads, AllocateBuffer allocate)
+      : kernels_(kernels), pool_(std::move(threads)), threads_(*pool_), allocate_(allocate) {}
 
   DeviceInfo info() const override {
     return {fmt::format("CPU, {}, {}", kernels_.isa, pluralize(threads_.n_threads(), "thread")),
@@ -58,25 +58,31 @@ class CpuBackend final : public Backend {
 
   Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const> graphs,
                                                 const ReleaseFilePages& release_file_pages) override {
-    ZINC_TRY(weights, CpuWeights::pack(graphs, kernels_, threads_, release_file_pages));
+    ZINC_TRY(weights, CpuWeights::pack(graphs, kernels_, threads_, allocate_, release_file_pages));
     return std::unique_ptr<DeviceWeights>(std::move(weights));
   }
 
   Result<std::unique_ptr<CacheMemory>> allocate_cache(std::span<const LayerCache> layers,
                                                       const CacheSizes& sizes) override {
-    ZINC_TRY(cache, CpuCache::allocate(layers, sizes, kernels_, threads_));
+    ZINC_TRY(cache, CpuCache::allocate(layers, sizes, kernels_, threads_, allocate_));
     return std::unique_ptr<CacheMemory>(std::move(cache));
   }
 
   Result<std::unique_ptr<Plan>> compile(const Graph& graph, DeviceWeights& weights, CacheMemory& cache,
                                         const Bucket& bucket) override {
     return CpuPlan::compile(graph, static_cast<CpuWeights&>(weights), static_cast<CpuCache&>(cache), kernels_, threads_,
-                            bucket);
+                            allocate_, bucket);
+  }
+
+  std::unique_ptr<Backend> without_memory() override {
+    return std::make_unique<CpuBackend>(kernels_, pool_, AlignedBuffer::reserve);
   }
 
  private:
   const Kernels& kernels_;
-  ThreadPool threads_;
+  std::shared_ptr<ThreadPool> pool_;
+  ThreadPool& threads_;
+  AllocateBuffer allocate_;
 };
 
 Result<std::unique_ptr<Backend>> open(int n_threads) {
@@ -86,10 +92,12 @@ Result<std::unique_ptr<Backend>> open(int n_threads) {
                 "the cpu backend has no kernels for this processor (it needs {}); use --backend reference",
                 required_isa());
   }
-  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(*supported.front(), n_threads));
+  auto threads = std::make_shared<ThreadPool>(n_threads > 0 ? n_threads : default_thread_count());
+  return std::unique_ptr<Backend>(
+      std::make_unique<CpuBackend>(*supported.front(), std::move(threads), AlignedBuffer::allocate));
 }
 
-constexpr std::array<std::string_view, 3> kKvFormats = {"f32", "f16", "q8_0"};  // of kernel/kv_pages.h
+constexpr std::array<std::string_view, 4> kKvFormats = {"f32", "f16", "q8_0", "q4_0"};  // of kernel/kv_pages.h
 
 bool has_panels(const Format& format) {
   const std::vector<const Kernels*> supported = supported_kernels();

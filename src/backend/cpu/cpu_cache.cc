@@ -17,7 +17,8 @@ size_t strip_padding(size_t n_strips, size_t strip_bytes) {
 }  // namespace
 
 Result<std::unique_ptr<CpuCache>> CpuCache::allocate(std::span<const LayerCache> layers, const CacheSizes& sizes,
-                                                     const Kernels& kernels, ThreadPool& threads) {
+                                                     const Kernels& kernels, ThreadPool& threads,
+                                                     AllocateBuffer allocate_buffer) {
   auto cache = std::make_unique<CpuCache>(threads);
   cache->layers_.assign(layers.begin(), layers.end());
   cache->offsets_.resize(layers.size());
@@ -47,7 +48,7 @@ Result<std::unique_ptr<CpuCache>> CpuCache::allocate(std::span<const LayerCache>
         n_bytes += strip_bytes + strip_padding(n_strips, strip_bytes);
       }
     }
-    group.slab = AlignedBuffer::allocate(n_bytes);
+    group.slab = allocate_buffer(n_bytes);
     if (group.slab.size() < n_bytes) {
       return fail(ErrorCode::out_of_memory, "out of memory: cannot allocate {} bytes for the KV cache", n_bytes);
     }
@@ -59,12 +60,18 @@ Result<std::unique_ptr<CpuCache>> CpuCache::allocate(std::span<const LayerCache>
   }
   cache->n_slots_ = sizes.n_slots;
   const size_t n_bytes = cache->state_bytes() * static_cast<size_t>(sizes.n_slots);
-  cache->states_ = AlignedBuffer::allocate(n_bytes);
+  cache->states_ = allocate_buffer(n_bytes);
   if (cache->states_.size() < n_bytes) {
     return fail(ErrorCode::out_of_memory, "out of memory: cannot allocate {} bytes for recurrent states", n_bytes);
   }
   cache->last_sampled_.resize(static_cast<size_t>(sizes.n_slots), 0);
   return cache;
+}
+
+size_t CpuCache::device_bytes() const {
+  size_t n = states_.size() + last_sampled_.capacity() * sizeof(TokenId);
+  for (const Group& group : groups_) n += group.slab.size();
+  return n;
 }
 
 std::span<std::byte> CpuCache::strip_page(int group, size_t strip, PageId page) const {

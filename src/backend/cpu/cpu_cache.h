@@ -16,9 +16,11 @@ namespace zinc::cpu {
 class CpuCache final : public CacheMemory {
  public:
   static Result<std::unique_ptr<CpuCache>> allocate(std::span<const LayerCache> layers, const CacheSizes& sizes,
-                                                    const Kernels& kernels, ThreadPool& threads);
+                                                    const Kernels& kernels, ThreadPool& threads,
+                                                    AllocateBuffer allocate_buffer);
   explicit CpuCache(ThreadPool& threads) : threads_(threads) {}
 
+  size_t device_bytes() const override;
   void copy_page(int group, PageId from, PageId to) override;
   void copy_state(int from_slot, int to_slot) override;
   void prefault_pages(int group, PageId first, int n_pages) override;

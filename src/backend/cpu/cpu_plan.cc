@@ -44,8 +44,9 @@ bool same_rope(const RopeParams& a, const RopeParams& b) {
 }  // namespace
 
 Result<std::unique_ptr<Plan>> CpuPlan::compile(const Graph& graph, const CpuWeights& weights, CpuCache& cache,
-                                               const Kernels& kernels, ThreadPool& threads, const Bucket& bucket) {
-  std::unique_ptr<CpuPlan> plan(new CpuPlan(graph, weights, cache, kernels, threads, bucket));
+                                               const Kernels& kernels, ThreadPool& threads,
+                                               AllocateBuffer allocate_buffer, const Bucket& bucket) {
+  std::unique_ptr<CpuPlan> plan(new CpuPlan(graph, weights, cache, kernels, threads, allocate_buffer, bucket));
   if (Status s = plan->prepare(); !s.ok()) return s.error();
   return std::unique_ptr<Plan>(std::move(plan));
 }
@@ -67,7 +68,37 @@ Status CpuPlan::prepare() {
   tokens_.reserve(n_tokens);
   seq_of_token_.reserve(n_tokens);
   tiles_.reserve(n_tokens);
+  reserve_results();
   return ok_status();
+}
+
+// A step's result may have all outputs and all hidden states. Untouched, this memory is only reserved.
+void CpuPlan::reserve_results() {
+  const size_t n_tokens = static_cast<size_t>(bucket_.max_tokens), n_outputs = static_cast<size_t>(bucket_.max_outputs);
+  for (StepResult& result : results_) {
+    result.sampled.reserve(n_outputs);
+    if (graph_.logits()) result.kept_logits.reserve(n_outputs * width(graph_.logits()));
+    if (graph_.hidden()) result.hidden.reserve(n_tokens * width(graph_.hidden()));
+  }
+}
+
+size_t CpuPlan::device_bytes() const {
+  const auto bytes_of = [](const auto& vector) { return vector.capacity() * sizeof(vector[0]); };
+  size_t n = arena_.size() + chunk_sums_.size() + bytes_of(data_) + bytes_of(bound_) + bytes_of(out_rows_) +
+             bytes_of(sorted_pairs_) + bytes_of(expert_begin_) + bytes_of(active_experts_) +
+             bytes_of(sorted_activations_) + bytes_of(sorted_outs_) + bytes_of(tiles_) + bytes_of(chunk_states_) +
+             bytes_of(route_order_) + bytes_of(route_scores_) + bytes_of(tokens_) + bytes_of(seq_of_token_);
+  for (const BoundNode& bound : bound_) n += bytes_of(bound.joined) + bytes_of(bound.conv_weight);
+  for (const RopeTable& table : rope_tables_)
+    n += bytes_of(table.frequencies) + bytes_of(table.cos) + bytes_of(table.sin);
+  for (const ActivationSet& set : activation_sets_) n += bytes_of(set.activations) + set.storage.size();
+  for (const ThreadScratch& scratch : scratch_) {
+    n += scratch.row.size() + scratch.page.size() + scratch.total.size() + scratch.partial.size();
+  }
+  for (const StepResult& result : results_) {
+    n += bytes_of(result.sampled) + bytes_of(result.kept_logits) + bytes_of(result.hidden);
+  }
+  return n;
 }
 
 Status CpuPlan::check_taps() const {
@@ -81,8 +112,8 @@ Status CpuPlan::check_taps() const {
   return ok_status();
 }
 
-Status CpuPlan::allocate(AlignedBuffer& buffer, size_t n_bytes, std::string_view what) {
-  buffer = AlignedBuffer::allocate(n_bytes);
+Status CpuPlan::allocate(AlignedBuffer& buffer, size_t n_bytes, std::string_view what) const {
+  buffer = allocate_buffer_(n_bytes);
   if (buffer.size() == n_bytes) return ok_status();
   return fail(ErrorCode::out_of_memory,
               "out of memory: cannot allocate {} bytes for {}; use a smaller model, a shorter context or fewer "
@@ -199,6 +230,7 @@ Status CpuPlan::reserve_activations() {
 CpuPlan::Run CpuPlan::find_run(Op op) {
   static constexpr std::array<Run, kOpCount> kRuns = {
 #define OP(name) &CpuPlan::run_##name,
+#define UNARY_OP(name) &CpuPlan::run_unary,
 #include "graph/op_list.h"
 #undef OP
   };

@@ -17,7 +17,9 @@ namespace zinc::cpu {
 class CpuPlan final : public Plan {
  public:
   static Result<std::unique_ptr<Plan>> compile(const Graph& graph, const CpuWeights& weights, CpuCache& cache,
-                                               const Kernels& kernels, ThreadPool& threads, const Bucket& bucket);
+                                               const Kernels& kernels, ThreadPool& threads,
+                                               AllocateBuffer allocate_buffer, const Bucket& bucket);
+  size_t device_bytes() const override;
   void start(const StepInputs& inputs) override;
   Result<StepOutput> wait() override;
   std::span<const float> value(Value v) const override;
@@ -80,16 +82,23 @@ class CpuPlan final : public Plan {
   };
 
   CpuPlan(const Graph& graph, const CpuWeights& weights, CpuCache& cache, const Kernels& kernels, ThreadPool& threads,
-          const Bucket& bucket)
-      : graph_(graph), weights_(weights), cache_(cache), kernels_(kernels), threads_(threads), bucket_(bucket) {}
+          AllocateBuffer allocate_buffer, const Bucket& bucket)
+      : graph_(graph),
+        weights_(weights),
+        cache_(cache),
+        kernels_(kernels),
+        threads_(threads),
+        allocate_buffer_(allocate_buffer),
+        bucket_(bucket) {}
   Status prepare();
   static Run find_run(Op op);
   Status check_taps() const;
-  static Status allocate(AlignedBuffer& buffer, size_t n_bytes, std::string_view what);
+  Status allocate(AlignedBuffer& buffer, size_t n_bytes, std::string_view what) const;
   void bind();
   void join_matmuls();
   int rope_table_for(const RopeParams& params, std::span<const float> factors);
   Status reserve_activations();
+  void reserve_results();
   void read_inputs(const StepInputs& inputs);
   void fill_rope_tables();
   void run_nodes();
@@ -125,8 +134,10 @@ class CpuPlan final : public Plan {
   void attend_chunk(const AttentionHeads& heads, const QueryRows& rows, const KvChunks& kv_chunks, size_t chunk);
   void merge_chunks(size_t node, const AttentionHeads& heads, size_t n_tasks);
 
-// The function of op `name` is run_name(), for the node of that index.
+  // The function of op `name` is run_name(), for the node of that index.
+  void run_unary(size_t);
 #define OP(name) void run_##name(size_t);
+#define UNARY_OP(name)
 #include "graph/op_list.h"
 #undef OP
 
@@ -135,6 +146,7 @@ class CpuPlan final : public Plan {
   CpuCache& cache_;
   const Kernels& kernels_;
   ThreadPool& threads_;
+  AllocateBuffer allocate_buffer_;
   Bucket bucket_;
   AlignedBuffer arena_;
   std::vector<float*> data_;

@@ -34,12 +34,21 @@ void pack_panel(const Matrix& matrix, size_t stack, size_t panel, const std::byt
 }  // namespace
 
 Result<std::unique_ptr<CpuWeights>> CpuWeights::pack(std::span<const Graph* const> graphs, const Kernels& kernels,
-                                                     ThreadPool& threads, const ReleaseFilePages& release_file_pages) {
+                                                     ThreadPool& threads, AllocateBuffer allocate_buffer,
+                                                     const ReleaseFilePages& release_file_pages) {
   auto weights = std::make_unique<CpuWeights>();
   weights->release_file_pages_ = release_file_pages;
   for (const Graph* graph : graphs) weights->add(*graph, kernels);
-  if (Status packed = weights->pack_matrices(threads); !packed.ok()) return packed.error();
+  if (Status s = weights->allocate_panels(allocate_buffer); !s.ok()) return s.error();
+  if (allocate_buffer == AlignedBuffer::allocate) weights->pack_matrices(threads);
   return weights;
+}
+
+size_t CpuWeights::device_bytes() const {
+  size_t n = panels_.size();
+  for (const auto& [name, matrix] : matrices_) n += matrix.format ? 0 : matrix.view.bytes.size();  // read in place
+  for (const auto& [name, vector] : vectors_) n += vector.capacity() * sizeof(float);
+  return n;
 }
 
 void CpuWeights::add(const Graph& graph, const Kernels& kernels) {
@@ -77,11 +86,13 @@ void CpuWeights::add_matrix(const ValueInfo& info, const Kernels& kernels) {
 }
 
 // One allocation for all matrices: small ones share huge pages, so streaming them causes few TLB misses.
-Status CpuWeights::pack_matrices(ThreadPool& threads) {
-  panels_ = AlignedBuffer::allocate(n_panel_bytes_);
-  if (panels_.size() < n_panel_bytes_) {
-    return fail(ErrorCode::out_of_memory, "out of memory: cannot allocate {} bytes for the weights", n_panel_bytes_);
-  }
+Status CpuWeights::allocate_panels(AllocateBuffer allocate_buffer) {
+  panels_ = allocate_buffer(n_panel_bytes_);
+  if (panels_.size() == n_panel_bytes_) return ok_status();
+  return fail(ErrorCode::out_of_memory, "out of memory: cannot allocate {} bytes for the weights", n_panel_bytes_);
+}
+
+void CpuWeights::pack_matrices(ThreadPool& threads) {
   std::vector<Matrix*> in_file_order;
   for (auto& [name, matrix] : matrices_) {
     if (matrix.format) in_file_order.push_back(&matrix);
@@ -97,7 +108,6 @@ Status CpuWeights::pack_matrices(ThreadPool& threads) {
     });
     release_file_pages_(matrix.view.bytes);
   }
-  return ok_status();
 }
 
 void CpuWeights::note_rows_read(const ValueInfo& table, size_t n_rows) const {

@@ -33,8 +33,9 @@ struct Matrix {
 class CpuWeights final : public DeviceWeights {
  public:
   static Result<std::unique_ptr<CpuWeights>> pack(std::span<const Graph* const> graphs, const Kernels& kernels,
-                                                  ThreadPool& threads, const ReleaseFilePages& release_file_pages);
-  size_t device_bytes() const override { return panels_.size(); }
+                                                  ThreadPool& threads, AllocateBuffer allocate_buffer,
+                                                  const ReleaseFilePages& release_file_pages);
+  size_t device_bytes() const override;
 
   // Called after rows of an embedding table in the mapped file were read. Every 64 rows its file pages are released;
   // otherwise read-ahead around each row would soon load the whole table.
@@ -46,7 +47,8 @@ class CpuWeights final : public DeviceWeights {
  private:
   void add(const Graph& graph, const Kernels& kernels);
   void add_matrix(const ValueInfo& info, const Kernels& kernels);
-  Status pack_matrices(ThreadPool& threads);
+  Status allocate_panels(AllocateBuffer allocate_buffer);
+  void pack_matrices(ThreadPool& threads);
   std::map<std::string, Matrix, std::less<>> matrices_;
   std::map<std::string, std::vector<float>, std::less<>> vectors_;
   ReleaseFilePages release_file_pages_;

@@ -7,8 +7,9 @@
 #include "backend/cuda/peaks.h"
 #include "backend/cuda/plan.h"
 #include "backend/cuda/weights.h"
+#include "backend/gpu/gpu_backend.h"
 #include "backend/gpu/nvidia_clock.h"
-#include "base/thread_pool.h"
+#include "backend/simt/host/lowering.h"
 
 namespace zinc {
 namespace cuda {
@@ -17,20 +18,16 @@ namespace {
 // Driver properties, without opening the device.
 DeviceInfo describe(const DriverApi& api, int ordinal, size_t n_free) {
   DeviceInfo info{.name = "NVIDIA GPU", .free_bytes = n_free, .has_dedicated_memory = true};
-  int id = 0, major = 0, minor = 0, n_sms = 0, version = 0;
+  int id = 0, version = 0;
   if (api.device_get(&id, ordinal) != kSuccess) return info;
-  char name[128] = "NVIDIA GPU";
-  api.device_name(name, sizeof(name), id);
-  info.name = name;
+  const DeviceLimits limits = query_limits(api, id);
+  info.name = limits.name;
   api.device_memory(&info.memory_bytes, id);
-  api.device_attribute(&major, kMajor, id);
-  api.device_attribute(&minor, kMinor, id);
-  api.device_attribute(&n_sms, kSmCount, id);
   if (api.driver_version(&version) == kSuccess)
     info.driver = fmt::format("CUDA {}.{}", version / 1000, version % 1000 / 10);
-  info.features = fmt::format("compute capability {}.{}, {} multiprocessors{}", major, minor, n_sms,
-                              major >= 8 ? ", tensor cores" : "");
-  info.unavailable_reason = unsupported_reason(major, minor);
+  info.features = fmt::format("compute capability {}.{}, {} multiprocessors{}", limits.major, limits.minor,
+                              limits.n_sms, limits.has_tensor_cores() ? ", tensor cores" : "");
+  info.unavailable_reason = unsupported_reason(limits.major, limits.minor);
   return info;
 }
 
@@ -46,37 +43,15 @@ std::vector<DeviceInfo> devices() {
   return out;
 }
 
-class CudaBackend final : public Backend {
+class CudaBackend final : public gpu::GpuBackend<Device, CudaPlan> {
  public:
-  CudaBackend(Device& device, int ordinal, int n_threads)
-      : device_(device), ordinal_(ordinal), threads_(n_threads > 0 ? n_threads : default_thread_count()) {}
-
+  CudaBackend(Device& device, int ordinal, int n_threads) : GpuBackend(device, n_threads), ordinal_(ordinal) {}
   DeviceInfo info() const override { return describe(device_.api(), ordinal_, device_.free_bytes()); }
   DevicePeaks measure_peaks() override { return measure_device_peaks(device_); }
   double clock_mhz() override { return gpu::nvidia_clock_mhz(device_.limits().name); }
 
-  Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const> graphs,
-                                                const ReleaseFilePages& release_file_pages) override {
-    ZINC_TRY(weights, upload_weights(graphs, device_, threads_, release_file_pages));
-    return std::unique_ptr<DeviceWeights>(std::move(weights));
-  }
-
-  Result<std::unique_ptr<CacheMemory>> allocate_cache(std::span<const LayerCache> layers,
-                                                      const CacheSizes& sizes) override {
-    ZINC_TRY(cache, gpu::Cache::allocate(layers, sizes, device_, "cuda", kv_formats()));
-    return std::unique_ptr<CacheMemory>(std::move(cache));
-  }
-
-  Result<std::unique_ptr<Plan>> compile(const Graph& graph, DeviceWeights& weights, CacheMemory& cache,
-                                        const Bucket& bucket) override {
-    return CudaPlan::compile(graph, static_cast<gpu::Weights&>(weights), static_cast<gpu::Cache&>(cache), device_,
-                             bucket);
-  }
-
  private:
-  Device& device_;
   int ordinal_;
-  ThreadPool threads_;
 };
 
 Result<std::unique_ptr<Backend>> open_gpu(int ordinal, int n_threads) {
@@ -103,7 +78,11 @@ Result<std::unique_ptr<Backend>> open_device(std::string_view number, int n_thre
   return open_gpu(ordinal, n_threads);
 }
 
-bool has_panels(const Format& format) { return gpu::find_panel_format(format.name) && has_format(format.name); }
+const std::vector<std::string_view> kKvFormatNames = gpu::names_of(simt::host::kernel_formats().kv_formats);
+
+bool has_panels(const Format& format) {
+  return gpu::find_panel_format(format.name) && simt::host::has_format(format.name);
+}
 
 }  // namespace
 }  // namespace cuda
@@ -123,7 +102,7 @@ extern const BackendInfo k_backend_cuda = {.name = "cuda",
                                            .has_packed_kernel = cuda::has_panels,
                                            .dequantized_bits = 16,
                                            .devices = cuda::devices,
-                                           .step_kernels = cuda::step_kernels,
+                                           .step_kernels = simt::host::step_kernels,
                                            .open_device = cuda::open_device};
 
 }  // namespace zinc

@@ -1,6 +1,7 @@
 #include "backend/cuda/device.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -44,6 +45,21 @@ std::string unsupported_reason(int major, int minor) {
                      kMinMinor);
 }
 
+DeviceLimits query_limits(const DriverApi& api, int id) {
+  DeviceLimits limits;
+  char name[128] = "NVIDIA GPU";
+  api.device_name(name, sizeof(name), id);
+  limits.name = name;
+  int has_clusters = 0;
+  api.device_attribute(&limits.major, kMajor, id);
+  api.device_attribute(&limits.minor, kMinor, id);
+  api.device_attribute(&limits.n_sms, kSmCount, id);
+  api.device_attribute(&limits.max_shared_bytes, kMaxSharedOptIn, id);
+  api.device_attribute(&has_clusters, kClusterLaunch, id);
+  limits.has_clusters = has_clusters != 0;
+  return limits;
+}
+
 Result<Device*> Device::shared(int ordinal) {
   static std::map<int, std::unique_ptr<Device>> devices;
   static std::mutex mutex;
@@ -67,20 +83,11 @@ Result<std::unique_ptr<Device>> Device::open(const DriverApi& api, int ordinal, 
                 n_devices);
   }
   if (Status s = device->check(api.device_get(&id, ordinal), "opening the GPU"); !s.ok()) return s.error();
-  char name[128] = "NVIDIA GPU";
-  api.device_name(name, sizeof(name), id);
-  DeviceLimits& limits = device->limits_;
-  limits.name = name;
+  const DeviceLimits& limits = device->limits_;
+  device->limits_ = query_limits(api, id);
   api.device_memory(&device->memory_bytes_, id);
-  int has_clusters = 0;
-  api.device_attribute(&limits.major, kMajor, id);
-  api.device_attribute(&limits.minor, kMinor, id);
-  api.device_attribute(&limits.n_sms, kSmCount, id);
-  api.device_attribute(&limits.max_shared_bytes, kMaxSharedOptIn, id);
-  api.device_attribute(&has_clusters, kClusterLaunch, id);
-  limits.has_clusters = has_clusters != 0;
   if (const std::string why = unsupported_reason(limits.major, limits.minor); !why.empty()) {
-    return fail(ErrorCode::unsupported, "{} has {}", name, why);
+    return fail(ErrorCode::unsupported, "{} has {}", limits.name, why);
   }
   if (Status s = device->check(api.retain_context(&device->context_, id), "opening the GPU"); !s.ok()) return s.error();
   if (Status s = device->make_current(); !s.ok()) return s.error();
@@ -223,18 +230,18 @@ Status Device::set_max_dynamic_smem(Function function, size_t n_bytes) {
                "raising the shared memory limit");
 }
 
-Result<std::vector<Launch>> Device::prepare(std::span<const KernelCall> calls) {
-  std::vector<Launch> launches;
+Result<std::vector<PreparedLaunch>> Device::prepare(std::span<const KernelCall> calls) {
+  std::vector<PreparedLaunch> launches;
   for (const KernelCall& call : calls) {
     ZINC_TRY(function, kernel(call.program, call.kernel.c_str()));
     if (Status s = set_max_dynamic_smem(function, call.launch.shared_bytes); !s.ok()) return s.error();
-    launches.push_back(call.launch);
-    launches.back().function = function;
+    launches.push_back({function, call.launch});
   }
   return launches;
 }
 
-Status Device::start(const Launch& launch, Stream stream, bool is_programmatic) const {
+Status Device::start(const PreparedLaunch& prepared, Stream stream, bool is_programmatic) const {
+  const Launch& launch = prepared.launch;
   std::array<LaunchAttribute, 2> attributes{};
   unsigned n_attributes = 0;
   if (is_programmatic && limits_.major >= kPdlMajor) {
@@ -257,7 +264,7 @@ Status Device::start(const Launch& launch, Stream stream, bool is_programmatic) 
                             .attributes = attributes.data(),
                             .n_attributes = n_attributes};
   void* params[] = {const_cast<std::byte*>(launch.params.data())};
-  return check(api_.launch(&config, launch.function, params, nullptr), "launching a kernel");
+  return check(api_.launch(&config, prepared.function, params, nullptr), "launching a kernel");
 }
 
 Status Device::copy_h2d(DevicePointer to, const void* from, size_t n_bytes) const {
@@ -268,7 +275,7 @@ Status Device::copy_d2h(void* to, DevicePointer from, size_t n_bytes) const {
 }
 Status Device::wait() const { return check(api_.synchronize_stream(stream_), "waiting for the GPU"); }
 
-Result<GraphHandle> Device::capture_on(Stream stream, const std::vector<Launch>& launches,
+Result<GraphHandle> Device::capture_on(Stream stream, const std::vector<PreparedLaunch>& launches,
                                        std::span<const Event> events) const {
   if (Status s = check(api_.begin_capture(stream, kRelaxedCapture), "beginning a capture"); !s.ok()) return s.error();
   Status launched = ok_status();
@@ -289,7 +296,7 @@ Result<GraphHandle> Device::capture_on(Stream stream, const std::vector<Launch>&
 }
 
 // On a separate stream: work that other threads queue on a shared stream would become part of the graph.
-Result<GraphExec> Device::capture(const std::vector<Launch>& launches, std::span<const Event> events) const {
+Result<GraphExec> Device::capture(const std::vector<PreparedLaunch>& launches, std::span<const Event> events) const {
   Stream stream = nullptr;
   if (Status s = check(api_.create_stream(&stream, kNonBlocking), "creating a stream"); !s.ok()) return s.error();
   const Result<GraphHandle> captured = capture_on(stream, launches, events);

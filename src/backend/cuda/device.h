@@ -2,65 +2,31 @@
 // run or load at the same time share the device and its stream.
 #pragma once
 
-#include <array>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
-#include <type_traits>
+#include <vector>
 
 #include "backend/cuda/driver_api.h"
 #include "backend/cuda/kernel_cache.h"
 #include "backend/gpu/device.h"
-#include "backend/gpu/fused_call.h"
-#include "backend/simt/params.h"
+#include "backend/simt/host/kernel_call.h"
 
 namespace zinc::cuda {
 
 using gpu::Buffer;
 using gpu::Memory;
 
-// One kernel launch as data; a plan is a list of them.
-struct Launch {
+using simt::host::DeviceLimits;
+using simt::host::KernelCall;
+using simt::host::Launch;
+
+struct PreparedLaunch {
   Function function = nullptr;
-  std::array<unsigned, 3> grid = {1, 1, 1};
-  unsigned shared_bytes = 0;
-  unsigned threads = simt::kThreads;  // per block
-  unsigned cluster = 1;               // blocks per cluster, along x
-  alignas(16) std::array<std::byte, 1024> params{};
-
-  template <class P>
-  static Launch of(Function function, const P& p, unsigned x, unsigned y = 1, unsigned z = 1) {
-    static_assert(sizeof(P) <= sizeof(params) && std::is_trivially_copyable_v<P>);
-    Launch launch;
-    launch.function = function;
-    launch.grid = {x, y, z};
-    std::memcpy(launch.params.data(), &p, sizeof(P));
-    return launch;
-  }
-};
-
-// A kernel of a step before it is compiled: what a graph is lowered to. Plain data, made without a GPU.
-struct KernelCall {
-  KernelProgram program;
-  std::string kernel;                    // an entry point of the program
-  Launch launch;                         // without its function
-  const gpu::FusedCall* call = nullptr;  // of the step; nullptr: prepares it
-};
-
-// What the lowering needs to know of a GPU.
-struct DeviceLimits {
-  std::string name;
-  int major = 0, minor = 0;  // compute capability
-  int n_sms = 0, max_shared_bytes = 0;
-  bool has_clusters = false;
-
-  bool has_tensor_cores() const { return major >= 8; }  // for gemm.cu's mma instructions
-  bool has_wgmma() const { return major == 9; }
-  bool has_bulk_copies() const { return major >= 9; }
+  Launch launch;
 };
 
 // The compile target. Hopper-specific instructions (wgmma) need sm_90a; other GPUs use the plain name.
@@ -70,6 +36,8 @@ std::string unsupported_reason(int major, int minor);
 
 // Returns the cubin of a program: from the kernel cache, or from a test. Called from several threads at once.
 using CubinProvider = std::function<Result<std::vector<char>>(const KernelProgram&)>;
+
+DeviceLimits query_limits(const DriverApi& api, int id);
 
 class Device final : public gpu::Device {
  public:
@@ -98,9 +66,9 @@ class Device final : public gpu::Device {
   // Compiles and loads programs in parallel before kernel() needs them: one takes seconds.
   Status load_programs(std::span<const KernelProgram> programs);
   Result<Function> kernel(const KernelProgram& program, const char* name);
-  Result<std::vector<Launch>> prepare(std::span<const KernelCall> calls);  // with their functions
+  Result<std::vector<PreparedLaunch>> prepare(std::span<const KernelCall> calls);
 
-  Status run(const Launch& launch) const { return start(launch, stream_, false); }
+  Status run(const PreparedLaunch& launch) const { return start(launch, stream_, false); }
   Status copy_h2d(DevicePointer to, const void* from, size_t n_bytes) const;
   Status copy_d2h(void* to, DevicePointer from, size_t n_bytes) const;
   Status wait() const;  // until the stream is idle
@@ -108,12 +76,12 @@ class Device final : public gpu::Device {
   // Captures the launches as one CUDA graph with programmatic dependent launch between them. Work that other threads
   // queue meanwhile does not become part of it.
   // With n + 1 `events`, they are recorded before the first and after each launch, and launches do not overlap.
-  Result<GraphExec> capture(const std::vector<Launch>& launches, std::span<const Event> events = {}) const;
+  Result<GraphExec> capture(const std::vector<PreparedLaunch>& launches, std::span<const Event> events = {}) const;
 
  private:
   explicit Device(const DriverApi& api) : api_(api) {}
-  Status start(const Launch& launch, Stream stream, bool is_programmatic) const;
-  Result<GraphHandle> capture_on(Stream stream, const std::vector<Launch>& launches,
+  Status start(const PreparedLaunch& launch, Stream stream, bool is_programmatic) const;
+  Result<GraphHandle> capture_on(Stream stream, const std::vector<PreparedLaunch>& launches,
                                  std::span<const Event> events) const;
   Status load_missing(std::span<const KernelProgram> programs);    // REQUIRES: mutex_ is held
   Status set_max_dynamic_smem(Function function, size_t n_bytes);  // never lowers it

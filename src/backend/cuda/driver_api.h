@@ -10,7 +10,7 @@
 namespace zinc::cuda {
 
 using Code = int;  // CUresult; 0 is success
-inline constexpr Code kSuccess = 0, kOutOfMemory = 2, kNotReady = 600;
+inline constexpr Code kSuccess = 0, kOutOfMemory = 2;
 using DevicePointer = unsigned long long;
 using Context = struct ContextHandle*;
 using Module = struct ModuleHandle*;
@@ -51,45 +51,51 @@ struct LaunchConfig {
   unsigned n_attributes;
 };
 
+// X(field, the driver's symbol, its parameters)
+#define ZINC_CUDA_FUNCTIONS(X)                                                                                 \
+  X(init, cuInit, (unsigned flags))                                                                            \
+  X(driver_version, cuDriverGetVersion, (int* version))                                                        \
+  X(error_string, cuGetErrorString, (Code code, const char** text))                                            \
+  X(device_count, cuDeviceGetCount, (int* count))                                                              \
+  X(device_get, cuDeviceGet, (int* device, int ordinal))                                                       \
+  X(device_name, cuDeviceGetName, (char* name, int length, int device))                                        \
+  X(device_attribute, cuDeviceGetAttribute, (int* value, int attribute, int device))                           \
+  X(device_memory, cuDeviceTotalMem_v2, (size_t * bytes, int device))                                          \
+  X(retain_context, cuDevicePrimaryCtxRetain, (Context * context, int device))                                 \
+  X(set_context, cuCtxSetCurrent, (Context context))                                                           \
+  X(memory_info, cuMemGetInfo_v2, (size_t * free, size_t * total))                                             \
+  X(allocate, cuMemAlloc_v2, (DevicePointer * ptr, size_t bytes))                                              \
+  X(free, cuMemFree_v2, (DevicePointer ptr))                                                                   \
+  X(allocate_host, cuMemAllocHost_v2, (void** ptr, size_t bytes))                                              \
+  X(free_host, cuMemFreeHost, (void* ptr))                                                                     \
+  X(copy_h2d, cuMemcpyHtoDAsync_v2, (DevicePointer to, const void* from, size_t bytes, Stream stream))         \
+  X(copy_d2h, cuMemcpyDtoHAsync_v2, (void* to, DevicePointer from, size_t bytes, Stream stream))               \
+  X(copy_d2d, cuMemcpyDtoDAsync_v2, (DevicePointer to, DevicePointer from, size_t bytes, Stream stream))       \
+  X(fill, cuMemsetD8Async, (DevicePointer ptr, unsigned char value, size_t bytes, Stream stream))              \
+  X(load_module, cuModuleLoadData, (Module * module, const void* image))                                       \
+  X(find_function, cuModuleGetFunction, (Function * function, Module module, const char* name))                \
+  X(set_function_attribute, cuFuncSetAttribute, (Function function, int attribute, int value))                 \
+  X(launch, cuLaunchKernelEx, (const LaunchConfig* config, Function function, void** params, void** extra))    \
+  X(create_stream, cuStreamCreate, (Stream * stream, unsigned flags))                                          \
+  X(destroy_stream, cuStreamDestroy_v2, (Stream stream))                                                       \
+  X(synchronize_stream, cuStreamSynchronize, (Stream stream))                                                  \
+  X(create_event, cuEventCreate, (Event * event, unsigned flags))                                              \
+  X(destroy_event, cuEventDestroy_v2, (Event event))                                                           \
+  X(record_event, cuEventRecord, (Event event, Stream stream))                                                 \
+  X(record_event_with_flags, cuEventRecordWithFlags, (Event event, Stream stream, unsigned flags))             \
+  X(synchronize_event, cuEventSynchronize, (Event event))                                                      \
+  X(elapsed_ms, cuEventElapsedTime, (float* ms, Event from, Event to))                                         \
+  X(begin_capture, cuStreamBeginCapture_v2, (Stream stream, unsigned mode))                                    \
+  X(end_capture, cuStreamEndCapture, (Stream stream, GraphHandle * graph))                                     \
+  X(instantiate, cuGraphInstantiateWithFlags, (GraphExec * exec, GraphHandle graph, unsigned long long flags)) \
+  X(destroy_graph, cuGraphDestroy, (GraphHandle graph))                                                        \
+  X(destroy_exec, cuGraphExecDestroy, (GraphExec exec))                                                        \
+  X(launch_graph, cuGraphLaunch, (GraphExec exec, Stream stream))
+
 struct DriverApi {
-  Code (*init)(unsigned flags) = nullptr;
-  Code (*driver_version)(int* version) = nullptr;
-  Code (*error_string)(Code code, const char** text) = nullptr;
-  Code (*device_count)(int* count) = nullptr;
-  Code (*device_get)(int* device, int ordinal) = nullptr;
-  Code (*device_name)(char* name, int length, int device) = nullptr;
-  Code (*device_attribute)(int* value, int attribute, int device) = nullptr;
-  Code (*device_memory)(size_t* bytes, int device) = nullptr;
-  Code (*retain_context)(Context* context, int device) = nullptr;
-  Code (*set_context)(Context context) = nullptr;
-  Code (*memory_info)(size_t* free, size_t* total) = nullptr;
-  Code (*allocate)(DevicePointer* ptr, size_t bytes) = nullptr;
-  Code (*free)(DevicePointer ptr) = nullptr;
-  Code (*allocate_host)(void** ptr, size_t bytes) = nullptr;
-  Code (*free_host)(void* ptr) = nullptr;
-  Code (*copy_h2d)(DevicePointer to, const void* from, size_t bytes, Stream stream) = nullptr;
-  Code (*copy_d2h)(void* to, DevicePointer from, size_t bytes, Stream stream) = nullptr;
-  Code (*copy_d2d)(DevicePointer to, DevicePointer from, size_t bytes, Stream stream) = nullptr;
-  Code (*fill)(DevicePointer ptr, unsigned char value, size_t bytes, Stream stream) = nullptr;
-  Code (*load_module)(Module* module, const void* image) = nullptr;
-  Code (*find_function)(Function* function, Module module, const char* name) = nullptr;
-  Code (*set_function_attribute)(Function function, int attribute, int value) = nullptr;
-  Code (*launch)(const LaunchConfig* config, Function function, void** params, void** extra) = nullptr;
-  Code (*create_stream)(Stream* stream, unsigned flags) = nullptr;
-  Code (*destroy_stream)(Stream stream) = nullptr;
-  Code (*synchronize_stream)(Stream stream) = nullptr;
-  Code (*create_event)(Event* event, unsigned flags) = nullptr;
-  Code (*destroy_event)(Event event) = nullptr;
-  Code (*record_event)(Event event, Stream stream) = nullptr;
-  Code (*record_event_with_flags)(Event event, Stream stream, unsigned flags) = nullptr;
-  Code (*synchronize_event)(Event event) = nullptr;
-  Code (*elapsed_ms)(float* ms, Event from, Event to) = nullptr;
-  Code (*begin_capture)(Stream stream, unsigned mode) = nullptr;
-  Code (*end_capture)(Stream stream, GraphHandle* graph) = nullptr;
-  Code (*instantiate)(GraphExec* exec, GraphHandle graph, unsigned long long flags) = nullptr;
-  Code (*destroy_graph)(GraphHandle graph) = nullptr;
-  Code (*destroy_exec)(GraphExec exec) = nullptr;
-  Code (*launch_graph)(GraphExec exec, Stream stream) = nullptr;
+#define X(field, symbol, parameters) Code(*field) parameters = nullptr;
+  ZINC_CUDA_FUNCTIONS(X)
+#undef X
 };
 
 // The installed driver, loaded once. The error says what is missing and what to install.

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -36,9 +37,8 @@ struct FakeDriver {
   bool keeps_bytes = true;  // false: memory is never written, for models of any size
   size_t free_bytes = size_t{1} << 30;
   size_t device_bytes = 0;  // allocated so far
-  int n_allocations = 0, n_copies_h2d = 0, n_copies_d2h = 0, n_replays = 0, n_stream_waits = 0, n_event_waits = 0;
-  int n_captured_events = 0;
-  bool host_fails = false;    // pinned allocations fail
+  int n_allocations = 0, n_captures = 0, n_modules = 0, n_copies_h2d = 0, n_copies_d2h = 0, n_replays = 0,
+      n_stream_waits = 0, n_event_waits = 0, n_captured_events = 0;
   bool copies_fail = false;   // device-to-device copies fail
   int n_without_context = 0;  // calls on threads without a current context
   size_t n_streams = 0;
@@ -51,7 +51,8 @@ struct FakeDriver {
   std::deque<FakeFunction> functions;
 
   static FakeDriver& current();
-  static Context& context();  // of this thread
+  static std::recursive_mutex& mutex();  // held by every call: a plan prepares step classes on a thread
+  static Context& context();             // of this thread
   static const DriverApi& api();
 };
 

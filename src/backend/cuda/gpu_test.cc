@@ -70,9 +70,10 @@ class GpuTest : public testing::Test {
     const Graph* const graph = &graph_;
     weights_ = std::move(upload_weights({&graph, 1}, *device_, threads_, [](auto) {}).value());
     const CacheSizes sizes{.n_pages = {kPages}, .n_slots = 1, .kv_format = find_format("f16")};
-    cache_ = std::move(gpu::Cache::allocate(graph_.caches(), sizes, *device_, "cuda", kv_formats()).value());
+    cache_ = std::move(gpu::Cache::allocate(graph_.caches(), sizes, *device_, kernel_formats()).value());
     const Bucket bucket{.max_tokens = 16, .max_seqs = 1, .max_outputs = 1};
     plan_ = std::move(CudaPlan::compile(graph_, *weights_, *cache_, *device_, bucket).value());
+    EXPECT_TRUE(plan_->wait_until_prepared().ok());
     return kernels->n_compiled();
   }
 

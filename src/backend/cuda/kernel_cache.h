@@ -3,9 +3,7 @@
 // error.
 #pragma once
 
-#include <array>
 #include <atomic>
-#include <bit>
 #include <filesystem>
 #include <mutex>
 #include <optional>
@@ -13,31 +11,11 @@
 #include <vector>
 
 #include "backend/cuda/nvrtc.h"
+#include "backend/simt/host/kernel_program.h"
 
 namespace zinc::cuda {
 
-extern const SourceFile kSimtSources[];  // all files of backend/simt, terminated by a null name
-std::vector<SourceFile> simt_sources();
-bool has_format(std::string_view name);  // a weight format of the kernels: backend/simt/format has its file
-
-// One compilation unit: a kernel file of backend/simt, with the weight formats it is compiled for.
-struct KernelProgram {
-  std::string file;        // "linear"
-  std::string format;      // "q4_k", or several: "q4_k+q6_k"; empty: none
-  std::string shape = "";  // compile-time shape, as a definition of kShape or kKvFormat; empty: none
-  std::string source() const;
-};
-
-// Defines a program's compile-time shape. A shape is a struct of ints (backend/simt/params): they are written in the
-// order of their declaration.
-template <class Shape>
-std::string shape_definition(std::string_view type, const Shape& shape) {
-  std::string ints;
-  for (const int n : std::bit_cast<std::array<int, sizeof(Shape) / sizeof(int)>>(shape)) {
-    ints += fmt::format("{}{}", ints.empty() ? "" : ", ", n);
-  }
-  return fmt::format("inline constexpr {} kShape = {{{}}};", type, ints);
-}
+using simt::host::KernelProgram;
 
 class KernelCache {
  public:

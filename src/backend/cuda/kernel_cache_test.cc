@@ -13,27 +13,48 @@
 namespace zinc::cuda {
 namespace {
 
-// Gemv shapes: norm prologue; routed experts; MoE down with a shared expert; gated norm over heads.
-constexpr const char* kNormGemv =
-    "inline constexpr GemvShape kShape = {1024, 1, 0, 0, -1, 0, 0, 0, 0, 0, 0, 3, 6, 1, 24, 4096, 4096, 86016};";
-constexpr const char* kNormWideGemv =  // likewise for a format with large segments: fewer warps
-    "inline constexpr GemvShape kShape = {1024, 1, 0, 0, -1, 0, 0, 0, 0, 0, 0, 3, 4, 1, 24, 4096, 4096, 86016};";
-constexpr const char* kExpertGemv =
-    "inline constexpr GemvShape kShape = {2880, 1, 0, 0, 3, 4, 0, 1, 0, 32, 2, 1, 8, 1, 3, 3840, 2304, 86016, 12, "
-    "1, 1, 0, 0, 90};";
-constexpr const char* kMoeDownGemv =
-    "inline constexpr GemvShape kShape = {512, 0, 0, 0, -1, 0, 8, 1, 8, 256, 1, 1, 8, 2, 1, 5760, 288, 86016, 8, 0, "
-    "1};";
-constexpr const char* kGatedNormGemv =
-    "inline constexpr GemvShape kShape = {4096, 2, 128, 0, -1, 0, 0, 0, 0, 0, 0, 1, 8, 2, 2, 5120, 512, 86016};";
-constexpr const char* kWideGemv =  // an odd number of segments for two blocks
-    "inline constexpr GemvShape kShape = {12544, 1, 0, 0, -1, 0, 0, 0, 0, 0, 0, 2, 4, 2, 2, 50176, 1568, 43008};";
-constexpr const char* kAttendF16 =
-    "inline constexpr AttentionDecodeShape kShape = {1, 128, 128, 4, 4, 0, 0, 1, -1, 1};";
-constexpr const char* kAttendQ8 =
-    "inline constexpr AttentionDecodeShape kShape = {2, 256, 192, 8, 4, 1024, 1, 0, 2, 2};";
-constexpr const char* kAttendFp8 =
-    "inline constexpr AttentionDecodeShape kShape = {3, 128, 128, 4, 4, 0, 0, 1, -1, 1};";
+// Programs of the gemv kernels: geometry, PDL and policies.
+std::string gemv(const std::string& shape, const std::string& pdl, const std::string& policies) {
+  return fmt::format("inline constexpr GemvShape kShape = {{{}}}; inline constexpr GemvPdl kPdl = {{{}}}; {}", shape,
+                     pdl, policies);
+}
+std::string dense(const std::string& shape, const std::string& prologue, const std::string& epilogue) {
+  return gemv(
+      shape, "0, 0, 0",
+      fmt::format("using Prologue = {}; using Epilogue = {}; using SplitKInput = NoInput;", prologue, epilogue));
+}
+const std::string kNorm = dense("1024, 1, 1, 1, 3, 0, 6, 1, 24, 4096, 4096, 86016", "NormPrologue", "PlainEpilogue");
+// Likewise for a format with large segments: fewer warps.
+const std::string kNormWide =
+    dense("1024, 1, 1, 1, 3, 0, 4, 1, 24, 4096, 4096, 86016", "NormPrologue", "PlainEpilogue");
+const std::string kGatedHeads =
+    dense("4096, 1, 1, 0, 1, 0, 8, 2, 2, 5120, 512, 86016", "GatedHeadsPrologue<128, 0>", "ResidualEpilogue");
+// An odd number of segments for two blocks.
+const std::string kOddSegments =
+    dense("12544, 1, 1, 1, 2, 0, 4, 2, 2, 50176, 1568, 43008", "NormPrologue", "PlainEpilogue");
+const std::string kQuantized =
+    dense("4096, 1, 1, 0, 1, 0, 8, 2, 2, 5120, 512, 86016", "QuantizedPrologue", "ResidualEpilogue");
+// A GLU with a router that has an input of its own; a GLU after the residual add.
+const std::string kGluAndRouter =
+    gemv("2816, 2, 1, 1, 2, 0, 8, 2, 2, 11264, 704, 86016", "0, 0, 0",
+         "using Prologue = NormPrologue; using Epilogue = GluEpilogue<1>; using SplitKInput = PlainInput;");
+const std::string kResidualGlu =
+    dense("1024, 2, 1, 1, 1, 0, 8, 1, 1, 4096, 512, 86016", "NormResidualPrologue", "GluEpilogue<0>");
+const std::string kRoutedExperts = gemv(
+    "2880, 2, 1, 1, 1, 90, 8, 1, 3, 3840, 2304, 86016", "1, 0, 1",
+    "using Prologue = NormPrologue; using Epilogue = GluEpilogue<3>; using Experts = StoringTopKRouter<32, 4, 2, 12>;");
+const std::string kSelectedExperts =
+    gemv("2880, 1, 1, 0, 1, 90, 8, 1, 3, 3840, 1152, 86016", "0, 0, 0",
+         "using Prologue = PlainPrologue; using Epilogue = PlainEpilogue; using Experts = SelectedExperts<4>;");
+const std::string kRoutedDown =
+    gemv("512, 9, 9, 0, 1, 0, 8, 2, 1, 5760, 288, 86016", "0, 1, 0",
+         "using Rows = PlainInput; using Experts = TopKRouter<256, 8, 1, 8>; using SharedDown = GatedSharedDown<8>;");
+const std::string kQuantizedDown =
+    gemv("512, 8, 8, 0, 1, 0, 8, 2, 1, 5760, 256, 86016", "0, 0, 0",
+         "using Rows = QuantizedInput; using Experts = WeightedExperts<8>; using SharedDown = NoSharedDown;");
+constexpr const char* kAttend = "inline constexpr AttentionDecodeShape kShape = {128, 128, 4, 4, 0, 0, 1, -1, 1};";
+constexpr const char* kAttendWindow =
+    "inline constexpr AttentionDecodeShape kShape = {256, 192, 8, 4, 1024, 1, 0, 2, 2};";
 
 // Example shapes; those of real models are in tests/launched_programs_test.cc. The kernels of batch-1 decode run only
 // on GPUs with large shared memory.
@@ -42,32 +63,36 @@ std::vector<KernelProgram> programs(bool every_format, bool has_decode_kernels =
   for (const char* file : {"row_ops", "moe", "sample", "recurrent", "recurrent_chunks", "peaks"}) {
     all.push_back({file, ""});
   }
-  for (const char* kv_format : {"kKvF32", "kKvF16", "kKvQ8", "kKvFp8"}) {
-    const std::string shape = fmt::format("inline constexpr KvFormat kKvFormat = {};", kv_format);
-    all.push_back({"attention", "", shape});
-    if (kv_format == std::string_view("kKvF32")) continue;
+  for (const std::string_view kv_format : simt::host::kv_format_names()) {
+    all.push_back({"attention", "", "", kv_format});
+    if (kv_format == "f32") continue;
     for (const auto& [n_warps, n_sets] : {std::pair{1, 1}, {2, 2}, {4, 1}, {8, 1}}) {
-      all.push_back(
-          {"attention_mma", "",
-           fmt::format("inline constexpr AttentionMmaShape kShape = {{{}, {}, {}}};", kv_format, n_warps, n_sets)});
+      all.push_back({"attention_mma", "",
+                     fmt::format("inline constexpr AttentionMmaShape kShape = {{{}, {}}};", n_warps, n_sets),
+                     kv_format});
     }
+    all.push_back({"attention_decode", "", kAttend, kv_format});
   }
+  all.push_back({"attention_decode", "", kAttendWindow, "q8_0"});
   all.push_back({"norm_residual", "", "inline constexpr int kResidualSegments = 3;"});
-  for (const char* shape : {kExpertGemv, kMoeDownGemv, kGatedNormGemv}) all.push_back({"gemv", "q4_k", shape});
-  all.push_back({"gemv", "f32+q4_k+q6_k", kNormGemv});
-  for (const char* formats : {"f16", "f32+q8_0", "q4_k"}) all.push_back({"gemv", formats, kWideGemv});
-  for (const char* shape : {kAttendF16, kAttendQ8, kAttendFp8}) all.push_back({"attention_decode", "", shape});
+  for (const std::string& shape : {kGatedHeads, kQuantized, kResidualGlu}) all.push_back({"gemv", "q4_k", shape});
+  for (const std::string& shape : {kRoutedExperts, kSelectedExperts}) all.push_back({"gemv_experts", "q4_k", shape});
+  for (const std::string& shape : {kRoutedDown, kQuantizedDown}) all.push_back({"gemv_moe_down", "q4_k", shape});
+  all.push_back({"gemv", "f32+q4_k+q6_k", kNorm});
+  all.push_back({"gemv", "f32+q4_k", kGluAndRouter});
+  for (const char* formats : {"f16", "f32+q8_0", "q4_k"}) all.push_back({"gemv", formats, kOddSegments});
   for (const gpu::PanelFormat* const* format = gpu::kPanelFormats; *format; ++format) {
     const gpu::PanelFormat* f = *format;
     if (!every_format && f->name != "q4_k" && f->name != "q8_0" && f->name != "f16") continue;
     all.push_back({"pack", std::string(f->name)});
     all.push_back({"linear", std::string(f->name)});
-    all.push_back({"gemv", std::string(f->name), f->q8_block > 0 && f->group_bytes >= 32 ? kNormWideGemv : kNormGemv});
+    all.push_back({"gemv", std::string(f->name), f->q8_block > 0 && f->group_bytes >= 32 ? kNormWide : kNorm});
     all.push_back({f->q8_block > 0 ? "gemm" : "gemm_floats", std::string(f->name)});
     if (f->q8_block > 0) all.push_back({"gemm_wgmma", std::string(f->name)});
   }
   if (!has_decode_kernels) {
-    std::erase_if(all, [](const KernelProgram& p) { return p.file == "gemv" || p.file == "attention_decode"; });
+    std::erase_if(all,
+                  [](const KernelProgram& p) { return p.file.starts_with("gemv") || p.file == "attention_decode"; });
   }
   return all;
 }

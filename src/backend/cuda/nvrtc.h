@@ -4,14 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "backend/simt/host/kernel_program.h"
 #include "base/result.h"
 
 namespace zinc::cuda {
 
-struct SourceFile {
-  const char* name;  // include path
-  const char* text;
-};
+using simt::host::SourceFile;
 
 struct NvrtcApi;
 

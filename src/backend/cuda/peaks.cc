@@ -11,7 +11,7 @@ constexpr size_t kReadBytes = size_t{1} << 30;  // much larger than any cache
 constexpr int kRounds = 5;
 
 // The fastest of a few runs, in seconds; 0: failed.
-double best_time(Device& device, const Launch& launch) {
+double best_time(Device& device, const PreparedLaunch& launch) {
   Event from = nullptr, to = nullptr;
   if (device.api().create_event(&from, 0) != kSuccess || device.api().create_event(&to, 0) != kSuccess) return 0;
   float best = 0;
@@ -43,7 +43,7 @@ DevicePeaks measure_device_peaks(Device& device) {
   const simt::ReadParams params{bytes.value().device_ptr<const unsigned char>(), static_cast<long long>(kReadBytes),
                                 sums.value().device_ptr<int>()};
   const unsigned n_blocks = static_cast<unsigned>(device.limits().n_sms) * 8;
-  const double seconds = best_time(device, Launch::of(reader.value(), params, n_blocks));
+  const double seconds = best_time(device, {reader.value(), Launch::of(params, n_blocks)});
   if (seconds > 0) peaks.read_bytes_per_s = static_cast<double>(kReadBytes) / seconds;
   return peaks;
 }

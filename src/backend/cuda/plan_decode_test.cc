@@ -6,6 +6,12 @@
 namespace zinc::cuda {
 namespace {
 
+using Dense = simt::DenseMatrix;
+using PlainGemv = simt::GemvParams<simt::PlainPart<Dense>, simt::PlainInput, simt::NoInput>;
+using ResidualGemv = simt::GemvParams<simt::ResidualPart<Dense>, simt::PlainInput, simt::NoInput>;
+using GluGemv = simt::GemvParams<simt::GluPart<Dense>, simt::PlainInput, simt::NoInput>;
+using MoeDown = simt::GemvMoeDownParams<simt::PlainInput, simt::RouterLogits, simt::NoInput>;
+
 TEST_F(CudaPlanTest, norms_and_the_residual_add_are_one_launch) {
   weights_set_.add("factor", {1});
   GraphBuilder g("norms", weights_set_.source());
@@ -48,17 +54,19 @@ TEST_F(CudaPlanTest, norm_and_residual_add_are_a_matmul_prologue) {
   // q; gate and up; down; the residual sum read only by the head; the head.
   EXPECT_EQ(kernels_of(launches), (std::vector<std::string>{"embed", "gemv", "gemv", "gemv", "norm_residual", "gemv",
                                                             "sample_parts", "sample_rows"}));
-  const std::vector<simt::GemvShape> shapes = gemv_shapes(launches);
-  EXPECT_EQ(of_each(&simt::GemvShape::input, shapes),
-            (std::vector<int>{simt::kPlainInput, simt::kNormResidualInput, simt::kPlainInput, simt::kPlainInput}));
-  const simt::GemvInput source = params_of<simt::GemvParams>(launches[2]).input;
+  EXPECT_EQ(gemv_policies(launches, "Prologue"),
+            (std::vector<std::string>{"PlainPrologue", "NormResidualPrologue", "PlainPrologue", "PlainPrologue"}));
+  EXPECT_EQ(gemv_policies(launches, "Epilogue"),
+            (std::vector<std::string>{"PlainEpilogue", "GluEpilogue<1>", "PlainEpilogue", "PlainEpilogue"}));
+  using GateUp = simt::GemvParams<simt::GluPart<simt::DenseMatrix>, simt::NormResidualInput, simt::NoInput>;
+  const simt::NormResidualInput source = params_of<GateUp>(launches[2]).input;
   const auto last = params_of<simt::NormResidualParams>(launches[4]);
-  EXPECT_EQ(source.x, params_of<simt::GemvParams>(launches[1]).parts[0].out);
+  EXPECT_EQ(source.row.x, params_of<PlainGemv>(launches[1]).parts[0].out);
   EXPECT_EQ(source.residual_out, last.residual);
   EXPECT_EQ(source.post_norm_eps, 1e-5f);
-  EXPECT_EQ(source.norm_eps, 1e-6f);
-  const std::set<const float*> addresses = {source.x, source.residual, source.residual_out,
-                                            params_of<simt::GemvParams>(launches[2]).parts[0].out};
+  EXPECT_EQ(source.row.norm_eps, 1e-6f);
+  const std::set<const float*> addresses = {source.row.x, source.residual, source.residual_out,
+                                            params_of<GateUp>(launches[2]).parts[0].out};
   EXPECT_EQ(addresses.size(), 4u) << "they are live at the same time";
   ASSERT_TRUE(plan->wait().ok());
 }
@@ -107,13 +115,13 @@ TEST_F(CudaPlanTest, an_odd_number_of_segments_is_distributed_over_the_blocks_of
   start(*plan, 0, 1);
   // embed, wide, gate and up, the router, the experts' gate and up, their down and combine.
   const std::vector<FakeLaunch>& launches = *fake().last_replay;
-  ASSERT_EQ(launches[5].kernel, "gemv");
-  for (const size_t i : {2u, 5u}) {
-    EXPECT_EQ(launches[i].attribute(kClusterDimension), 2u) << i;
-    const simt::GemvProblem problem = params_of<simt::GemvParams>(launches[i]).problems[0];
-    EXPECT_EQ(problem.n_panels, kDim / simt::kPanelRows) << i;
-    const int n_clusters = static_cast<int>(launches[i].config.grid_x) / 2;
-    EXPECT_EQ(problem.panels_per_cluster * n_clusters + problem.n_extra, problem.n_panels) << i;
+  ASSERT_EQ(launches[2].kernel, "gemv");
+  ASSERT_EQ(launches[5].kernel, "gemv_moe_down");
+  for (const auto& [launch, split] : {std::pair{launches[2], params_of<GluGemv>(launches[2]).problems[0].split},
+                                      {launches[5], params_of<MoeDown>(launches[5]).split}}) {
+    EXPECT_EQ(launch.attribute(kClusterDimension), 2u) << launch.kernel;
+    const int n_clusters = static_cast<int>(launch.config.grid_x) / 2;
+    EXPECT_EQ(split.panels_per_cluster * n_clusters + split.n_extra, kDim / simt::kPanelRows) << launch.kernel;
   }
   ASSERT_TRUE(plan->wait().ok());
 }
@@ -142,14 +150,16 @@ TEST_F(CudaPlanTest, a_router_whose_input_is_ready_joins_the_launch_of_an_earlie
   const std::vector<FakeLaunch>& launches = *fake().last_replay;
   // q; gate and up with the router; down; the experts; their down and combine; the head.
   EXPECT_EQ(kernels_of(launches),
-            (std::vector<std::string>{"embed", "gemv", "norm_residual", "gemv", "gemv", "gemv", "gemv", "norm_residual",
-                                      "gemv", "sample_parts", "sample_rows"}));
-  const std::vector<simt::GemvShape> shapes = gemv_shapes(launches);
-  EXPECT_EQ(of_each(&simt::GemvShape::has_split_k_input, shapes), (std::vector<int>{0, 1, 0, 0, 0, 0}));
-  EXPECT_EQ(of_each(&simt::GemvShape::launches_dependents_late, shapes), (std::vector<int>{0, 0, 1, 1, 0, 0}));
-  EXPECT_EQ(of_each(&simt::GemvShape::reads_before_wait, shapes), (std::vector<int>{0, 0, 0, 1, 1, 0}));
-  EXPECT_EQ(of_each(&simt::GemvShape::routes_before_wait, shapes), (std::vector<int>{0, 0, 0, 1, 0, 0}));
-  EXPECT_EQ(params_of<simt::GemvParams>(launches[3]).split_k_x,
+            (std::vector<std::string>{"embed", "gemv", "norm_residual", "gemv", "gemv", "gemv_experts", "gemv_moe_down",
+                                      "norm_residual", "gemv", "sample_parts", "sample_rows"}));
+  EXPECT_EQ(gemv_policies(launches, "SplitKInput"),
+            (std::vector<std::string>{"NoInput", "PlainInput", "NoInput", "NoInput"}));
+  const std::vector<simt::GemvPdl> pdl = gemv_pdl(launches);
+  EXPECT_EQ(of_each(&simt::GemvPdl::triggers_late, pdl), (std::vector<int>{0, 0, 1, 1, 0, 0}));
+  EXPECT_EQ(of_each(&simt::GemvPdl::reads_row_before_wait, pdl), (std::vector<int>{0, 0, 0, 1, 0, 0}));
+  EXPECT_EQ(of_each(&simt::GemvPdl::routes_before_wait, pdl), (std::vector<int>{0, 0, 0, 1, 1, 0}));
+  using GateUpAndRouter = simt::GemvParams<simt::GluPart<Dense>, simt::NormInput, simt::PlainInput>;
+  EXPECT_EQ(params_of<GateUpAndRouter>(launches[3]).split_k_input.x,
             params_of<simt::NormResidualParams>(launches[2]).second_out);
   ASSERT_TRUE(plan->wait().ok());
 }
@@ -192,12 +202,13 @@ TEST_F(CudaPlanTest, an_add_of_experts_and_a_matmul_is_the_epilogue_of_the_matmu
   const std::vector<FakeLaunch>& launches = *fake().last_replay;
   int n_reading = 0;  // the matmul adds the result of the MoE down projection
   for (size_t i = 1; i < launches.size(); ++i) {
-    if (launches[i].kernel != "gemv" || launches[i - 1].kernel != "gemv") continue;
-    const float* out = params_of<simt::GemvParams>(launches[i - 1]).parts[0].out;
-    if (params_of<simt::GemvParams>(launches[i]).parts[0].residual == out) ++n_reading;
+    if (launches[i].kernel != "gemv" || launches[i - 1].kernel != "gemv_moe_down") continue;
+    const float* out = params_of<MoeDown>(launches[i - 1]).out;
+    if (params_of<ResidualGemv>(launches[i]).parts[0].residual == out) ++n_reading;
   }
   EXPECT_EQ(n_reading, 1);
-  EXPECT_EQ(std::ranges::count(kernels_of(launches), "gemv"), 5);  // router, experts, MoE down, matmul, head
+  EXPECT_EQ(gemv_policies(launches, "Epilogue"),  // the router, the experts, the matmul and the head
+            (std::vector<std::string>{"PlainEpilogue", "PlainEpilogue", "ResidualEpilogue", "PlainEpilogue"}));
   ASSERT_TRUE(plan->wait().ok());
 }
 
@@ -217,14 +228,13 @@ TEST_F(CudaPlanTest, a_packed_gate_up_matrix_of_experts_is_one_launch_in_decode)
   const std::unique_ptr<Plan> plan = compile({.max_tokens = 4, .max_seqs = 1, .max_outputs = 1});
   start(*plan, 0, 1);
   // The router, the experts' gate and up, their down with the weighted sum.
-  EXPECT_EQ(kernels_of(*fake().last_replay),
-            (std::vector<std::string>{"embed", "gemv", "gemv", "gemv", "gemv", "sample_parts", "sample_rows"}));
+  EXPECT_EQ(kernels_of(*fake().last_replay), (std::vector<std::string>{"embed", "gemv", "gemv_experts", "gemv_moe_down",
+                                                                       "gemv", "sample_parts", "sample_rows"}));
   // Both read the router logits themselves: the down projection does not wait for the ids of the first launch.
-  const auto logits_of = [&](size_t i) {
-    return reinterpret_cast<const simt::GemvParams*>((*fake().last_replay)[i].params.data())->route.partial;
-  };
-  EXPECT_NE(logits_of(2), nullptr);
-  EXPECT_EQ(logits_of(3), logits_of(2));
+  using GateUp = simt::GemvExpertsParams<simt::GluPart<simt::ExpertMatrix>, simt::NormInput, simt::StoredRouting>;
+  const float* logits = params_of<GateUp>((*fake().last_replay)[2]).experts.logits.partial;
+  EXPECT_NE(logits, nullptr);
+  EXPECT_EQ(params_of<MoeDown>((*fake().last_replay)[3]).experts.partial, logits);
   ASSERT_TRUE(plan->wait().ok());
   start(*plan, 0, 3);
   EXPECT_EQ(std::ranges::count(kernels_of(*fake().last_replay), "gated_act"), 1);
@@ -239,11 +249,11 @@ TEST_F(CudaPlanTest, every_kernel_after_the_first_may_start_early) {
 }
 
 // Experts that read make_row(normed row). For each gemv (router, experts, MoE down, head): does it trigger its
-// dependents late, and does it read an input before its PDL wait?
+// dependents late, and does it read its row or the router's logits before its PDL wait?
 class CudaPdlTest : public CudaPlanTest {
  protected:
   struct Starts {
-    std::vector<int> late, early;
+    std::vector<int> late, reads_row_early, routes_early;
     bool operator==(const Starts&) const = default;
   };
   Starts starts(const std::function<Value(GraphBuilder&, Value h)>& make_row) {
@@ -262,25 +272,25 @@ class CudaPdlTest : public CudaPlanTest {
     set_graph(g, g.add(x, g.moe_combine(down, weights)), {});
     const std::unique_ptr<Plan> plan = compile({.max_tokens = 1, .max_seqs = 1, .max_outputs = 1});
     start(*plan, 0, 1);
-    const std::vector<simt::GemvShape> shapes = gemv_shapes(*fake().last_replay);
+    const std::vector<simt::GemvPdl> pdl = gemv_pdl(*fake().last_replay);
     EXPECT_TRUE(plan->wait().ok());
-    return {of_each(&simt::GemvShape::launches_dependents_late, shapes),
-            of_each(&simt::GemvShape::reads_before_wait, shapes)};
+    return {of_each(&simt::GemvPdl::triggers_late, pdl), of_each(&simt::GemvPdl::reads_row_before_wait, pdl),
+            of_each(&simt::GemvPdl::routes_before_wait, pdl)};
   }
 };
 
 TEST_F(CudaPdlTest, experts_read_their_input_and_moe_down_the_logits_before_the_pdl_wait) {
-  EXPECT_EQ(starts([](GraphBuilder&, Value h) { return h; }), (Starts{{1, 1, 0, 0}, {0, 1, 1, 0}}));
+  EXPECT_EQ(starts([](GraphBuilder&, Value h) { return h; }), (Starts{{1, 1, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}}));
 }
 
 TEST_F(CudaPdlTest, experts_wait_for_an_input_written_by_the_routers_launch) {
   const auto linear = [](GraphBuilder& g, Value h) { return g.linear(h, g.weight("other", {kDim, kDim})); };
-  EXPECT_EQ(starts(linear), (Starts{{1, 1, 0, 0}, {0, 0, 1, 0}}));
+  EXPECT_EQ(starts(linear), (Starts{{1, 1, 0, 0}, {0, 0, 0, 0}, {0, 0, 1, 0}}));
 }
 
 TEST_F(CudaPdlTest, experts_wait_for_an_input_written_by_a_launch_that_triggers_early) {
   const auto scaled = [](GraphBuilder& g, Value h) { return g.scale(h, 2.0f); };
-  EXPECT_EQ(starts(scaled), (Starts{{1, 1, 0, 0}, {0, 0, 1, 0}}));
+  EXPECT_EQ(starts(scaled), (Starts{{1, 1, 0, 0}, {0, 0, 0, 0}, {0, 0, 1, 0}}));
 }
 
 // The router's launch writes the sum that the experts' norm reads, so they cannot read it before their PDL wait.
@@ -299,12 +309,13 @@ TEST_F(CudaPlanTest, experts_wait_for_a_residual_sum_written_by_the_routers_laun
   set_graph(g, g.add(sum, g.moe_combine(down, weights)), {});
   const std::unique_ptr<Plan> plan = compile({.max_tokens = 1, .max_seqs = 1, .max_outputs = 1});
   start(*plan, 0, 1);
-  const std::vector<simt::GemvShape> shapes = gemv_shapes(*fake().last_replay);
-  EXPECT_EQ(of_each(&simt::GemvShape::input, shapes),
-            (std::vector<int>{simt::kPlainInput, simt::kNormResidualInput, simt::kNormInput, simt::kPlainInput,
-                              simt::kPlainInput}));
-  EXPECT_EQ(of_each(&simt::GemvShape::launches_dependents_late, shapes), (std::vector<int>{0, 1, 1, 0, 0}));
-  EXPECT_EQ(of_each(&simt::GemvShape::reads_before_wait, shapes), (std::vector<int>{0, 0, 0, 1, 0}));
+  const std::vector<FakeLaunch>& launches = *fake().last_replay;
+  EXPECT_EQ(gemv_policies(launches, "Prologue"),
+            (std::vector<std::string>{"PlainPrologue", "NormResidualPrologue", "NormPrologue", "PlainPrologue"}));
+  const std::vector<simt::GemvPdl> pdl = gemv_pdl(launches);
+  EXPECT_EQ(of_each(&simt::GemvPdl::triggers_late, pdl), (std::vector<int>{0, 1, 1, 0, 0}));
+  EXPECT_EQ(of_each(&simt::GemvPdl::reads_row_before_wait, pdl), (std::vector<int>{0, 0, 0, 0, 0}));
+  EXPECT_EQ(of_each(&simt::GemvPdl::routes_before_wait, pdl), (std::vector<int>{0, 0, 0, 1, 0}));
   ASSERT_TRUE(plan->wait().ok());
 }
 
@@ -335,7 +346,7 @@ TEST_F(CudaPlanTest, two_decode_launches_share_an_sm_but_never_two_blocks_of_one
     const bool is_on_all = launch.config.grid_x >= static_cast<unsigned>(fake().n_sms);
     EXPECT_GT(2 * bytes + (is_on_all ? before : kAll / 3), kAll) << launch.kernel;
     before = is_on_all ? bytes : 0;
-    if (launch.kernel != "gemv" && launch.kernel != "attention_decode") continue;
+    if (!is_gemv(launch) && launch.kernel != "attention_decode") continue;
     EXPECT_EQ(launch.config.grid_x, static_cast<unsigned>(fake().n_sms)) << launch.kernel;
     EXPECT_LE(launch.config.block_x, 512u) << launch.kernel;
     ++n_seen;
@@ -363,12 +374,12 @@ TEST_F(CudaPlanTest, few_panels_use_clusters_and_a_router_does_not_use_all_block
     start(*plan, 0, 1);
     bool has_cluster = false;
     for (const FakeLaunch& launch : *fake().last_replay) {
-      if (launch.kernel != "gemv") continue;
+      if (!is_gemv(launch)) continue;
       const unsigned cluster = std::max(1u, launch.attribute(kClusterDimension));
       EXPECT_EQ(launch.config.grid_x, static_cast<unsigned>(n) / cluster * cluster);
-      const auto params = params_of<simt::GemvParams>(launch);
-      bool is_all_split_k = true;
-      for (int i = 0; i < params.n_problems; ++i) is_all_split_k = is_all_split_k && params.problems[i].is_split_k != 0;
+      const auto params = params_of<PlainGemv>(launch);  // the problems come before the input
+      bool is_all_split_k = launch.kernel == "gemv";
+      for (int i = 0; is_all_split_k && i < params.n_problems; ++i) is_all_split_k = params.problems[i].is_split_k != 0;
       EXPECT_FALSE(is_all_split_k && cluster > 1);
       has_cluster = has_cluster || cluster > 1;
     }

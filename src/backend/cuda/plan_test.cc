@@ -1,5 +1,4 @@
 // The host side of a step, on a fake driver.
-#include "backend/gpu/layout_device.h"
 #include "tests/support/cuda_plan_fixture.h"
 
 namespace zinc::cuda {
@@ -65,7 +64,7 @@ TEST_F(CudaPlanTest, the_smallest_class_that_fits_is_replayed) {
       if (launch.kernel == "embed") sizes.push_back(launch.config.grid_x);  // one block per token
     }
   }
-  EXPECT_EQ(sizes, (std::vector<unsigned>{1, 4, 4, 8, 8, 32, 100, 100}));
+  EXPECT_EQ(sizes, (std::vector<unsigned>{1, 2, 4, 8, 8, 32, 100, 100}));
 }
 
 TEST_F(CudaPlanTest, small_steps_are_fused_and_large_steps_use_tensor_cores) {
@@ -101,23 +100,107 @@ TEST_F(CudaPlanTest, only_the_pages_a_step_needs_are_uploaded) {
   ASSERT_TRUE(plan->wait().ok());
 }
 
-TEST_F(CudaPlanTest, every_program_is_compiled_once_before_the_first_launch_is_captured) {
+TEST_F(CudaPlanTest, every_program_is_compiled_once) {
   std::mutex mutex;
   std::map<std::string, int> n_requests;
-  const size_t n_graphs = fake().graphs.size();
-  bool reads_before_wait = true;
   std::unique_ptr<Device> first = std::move(device_);  // weights and cache are its
   device_ = std::move(Device::open(FakeDriver::api(), 0, [&](const KernelProgram& program) {
                         const std::lock_guard lock(mutex);
                         ++n_requests[program.source()];
-                        reads_before_wait = reads_before_wait && fake().graphs.size() == n_graphs;
                         return std::vector<char>(1);
                       }).value());
   compile({.max_tokens = 64, .max_seqs = 2, .max_outputs = 64});
   EXPECT_GT(n_requests.size(), 5u);
   for (const auto& [program, n] : n_requests) EXPECT_EQ(n, 1) << program;
-  EXPECT_TRUE(reads_before_wait);
   device_ = std::move(first);
+}
+
+// Compiles programs while it is open.
+class Gate {
+ public:
+  Result<std::vector<char>> compile() {
+    std::unique_lock lock(mutex_);
+    ++n_waiting_;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return is_open_; });
+    --n_waiting_;
+    return std::vector<char>(1);
+  }
+  void set_open(bool is_open) {
+    const std::lock_guard lock(mutex_);
+    is_open_ = is_open;
+    changed_.notify_all();
+  }
+  void wait_for_waiting() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return n_waiting_ > 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_open_ = true;
+  int n_waiting_ = 0;
+};
+
+TEST_F(CudaPlanTest, a_step_runs_a_larger_class_until_its_own_is_prepared) {
+  Gate gate;
+  std::unique_ptr<Device> first = std::move(device_);  // weights and cache are its
+  device_ = std::move(Device::open(FakeDriver::api(), 0, [&](const KernelProgram&) { return gate.compile(); }).value());
+  // Closed when the second class is captured, which is the last one that compile() waits for.
+  fake().on_capture = [&] { fake().on_capture = [&] { gate.set_open(false); }; };
+  const Bucket bucket{.max_tokens = 64, .max_seqs = 2, .max_outputs = 64};
+  std::unique_ptr<Plan> plan = std::move(CudaPlan::compile(graph_, *weights_, *cache_, *device_, bucket).value());
+  gate.wait_for_waiting();
+  const auto replayed_rows = [&](int n_tokens) {
+    start(*plan, 0, n_tokens);
+    EXPECT_TRUE(plan->wait().ok());
+    return std::ranges::find(*fake().last_replay, "embed", &FakeLaunch::kernel)->config.grid_x;
+  };
+  EXPECT_EQ(replayed_rows(1), 1u);
+  EXPECT_EQ(replayed_rows(4), 64u);
+  gate.set_open(true);
+  EXPECT_TRUE(plan->wait_until_prepared().ok());
+  EXPECT_EQ(replayed_rows(4), 4u);
+  plan.reset();
+  device_ = std::move(first);
+}
+
+TEST_F(CudaPlanTest, steps_of_a_class_that_cannot_be_compiled_run_in_a_larger_one) {
+  std::atomic<bool> fails = false;
+  std::unique_ptr<Device> first = std::move(device_);  // weights and cache are its
+  device_ = std::move(Device::open(FakeDriver::api(), 0, [&](const KernelProgram&) -> Result<std::vector<char>> {
+                        if (fails) return fail(ErrorCode::unsupported, "no compiler");
+                        return std::vector<char>(1);
+                      }).value());
+  fake().on_capture = [&] { fake().on_capture = [&] { fails = true; }; };
+  const Bucket bucket{.max_tokens = 64, .max_seqs = 2, .max_outputs = 64};
+  std::unique_ptr<Plan> plan = std::move(CudaPlan::compile(graph_, *weights_, *cache_, *device_, bucket).value());
+  EXPECT_FALSE(plan->wait_until_prepared().ok());
+  for (const int n_tokens : {4, 1, 64}) {
+    start(*plan, 0, n_tokens);
+    EXPECT_TRUE(plan->wait().ok()) << n_tokens;
+  }
+  plan.reset();
+  device_ = std::move(first);
+}
+
+TEST_F(CudaPlanTest, a_prepared_plan_allocates_captures_and_loads_nothing) {
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 100, .max_seqs = 2, .max_outputs = 100});
+  const FakeDriver before = fake();
+  int n_steps = 0;
+  for (int n_tokens = 1; n_tokens <= 100; ++n_tokens) {
+    for (const bool wants_logits : {false, true}) {
+      start(*plan, 0, n_tokens, wants_logits ? std::vector<int32_t>{0} : std::vector<int32_t>{});
+      ASSERT_TRUE(plan->wait().ok());
+      ++n_steps;
+    }
+  }
+  EXPECT_EQ(fake().n_replays - before.n_replays, n_steps);
+  EXPECT_EQ(fake().n_allocations, before.n_allocations);
+  EXPECT_EQ(fake().n_captures, before.n_captures);
+  EXPECT_EQ(fake().n_modules, before.n_modules);
+  EXPECT_EQ(fake().functions.size(), before.functions.size());
 }
 
 TEST_F(CudaPlanTest, a_model_keeps_running_while_another_is_compiled) {
@@ -126,7 +209,7 @@ TEST_F(CudaPlanTest, a_model_keeps_running_while_another_is_compiled) {
   const size_t n_launches = fake().graphs.front().size();
   const size_t first = fake().graphs.size();
   fake().on_capture = [&] {
-    const Launch launch{.function = reinterpret_cast<Function>(&fake().functions.front())};
+    const PreparedLaunch launch{reinterpret_cast<Function>(&fake().functions.front()), Launch()};
     EXPECT_TRUE(device_->run(launch).ok());
     start(*running, 0, 5);
   };
@@ -172,24 +255,18 @@ TEST_F(CudaPlanTest, the_next_step_reports_a_failed_copy) {
 
 TEST_F(CudaPlanTest, attention_is_compiled_for_the_kv_cache_format) {
   std::unique_ptr<Device> first = std::move(device_);  // weights are its
-  int number = 0;                                      // of the KvFormat
   for (const char* format : {"f16", "q8_0", "fp8"}) {
-    ++number;
     std::mutex mutex;
     int n_programs = 0;
     device_ = std::move(Device::open(FakeDriver::api(), 0, [&](const KernelProgram& program) {
                           const std::lock_guard lock(mutex);
                           if (!program.file.starts_with("att")) return std::vector<char>(1);
-                          const std::string kv_format = fmt::format("kKvFormat = static_cast<KvFormat>({});", number),
-                                            shape = fmt::format("kShape = {{{}, ", number);
-                          EXPECT_TRUE(program.shape.find(kv_format) != std::string::npos ||
-                                      program.shape.find(shape) != std::string::npos)
-                              << format << ": " << program.file << " " << program.shape;
+                          EXPECT_EQ(program.kv_format, format) << program.file << " " << program.shape;
                           ++n_programs;
                           return std::vector<char>(1);
                         }).value());
     const CacheSizes sizes{.n_pages = {20, 20}, .n_slots = 3, .kv_format = find_format(format)};
-    cache_ = std::move(gpu::Cache::allocate(graph_.caches(), sizes, *device_, "cuda", kv_formats()).value());
+    cache_ = std::move(gpu::Cache::allocate(graph_.caches(), sizes, *device_, kernel_formats()).value());
     EXPECT_EQ(cache_->page_bytes(0), page_bytes(page_groups(graph_.caches())[0], graph_.caches(), *sizes.kv_format));
     EXPECT_NE(compile({.max_tokens = 64, .max_seqs = 2, .max_outputs = 64}), nullptr);
     EXPECT_GE(n_programs, 4) << format;  // attention, attention_mma, attention_decode for each window
@@ -198,25 +275,10 @@ TEST_F(CudaPlanTest, attention_is_compiled_for_the_kv_cache_format) {
   device_ = std::move(first);
 }
 
-TEST_F(CudaPlanTest, a_step_that_runs_out_of_memory_is_not_started_and_the_next_one_runs) {
-  const std::unique_ptr<Plan> plan = compile({.max_tokens = 16, .max_seqs = 2, .max_outputs = 16});
-  const int n_replays = fake().n_replays;
-  fake().host_fails = true;
-  start(*plan, 0, 5, {0, 0});  // more rows of logits than the buffer holds
-  const Result<StepOutput> output = plan->wait();
-  ASSERT_FALSE(output.ok());
-  EXPECT_EQ(output.error().code, ErrorCode::out_of_memory);
-  EXPECT_EQ(fake().n_replays, n_replays);
-  fake().host_fails = false;
-  start(*plan, 0, 5, {0, 0});
-  EXPECT_TRUE(plan->wait().ok());
-  EXPECT_EQ(fake().n_replays, n_replays + 1);
-}
-
 TEST_F(CudaPlanTest, attention_workspace_is_sized_for_one_sequence_and_its_window) {
   const auto chunks_of_layers = [&](int max_length) {
     const CacheSizes sizes{.n_pages = {2000, 2000}, .max_length = max_length, .kv_format = find_format("f16")};
-    cache_ = std::move(gpu::Cache::allocate(graph_.caches(), sizes, *device_, "cuda", kv_formats()).value());
+    cache_ = std::move(gpu::Cache::allocate(graph_.caches(), sizes, *device_, kernel_formats()).value());
     const std::unique_ptr<Plan> plan = compile({.max_tokens = 1, .max_seqs = 1, .max_outputs = 1});
     std::vector<int> n_chunks;
     for (const FakeLaunch& launch : fake().graphs.back()) {
@@ -230,28 +292,37 @@ TEST_F(CudaPlanTest, attention_workspace_is_sized_for_one_sequence_and_its_windo
   EXPECT_EQ(chunks_of_layers(0), (std::vector<int>{250, 2}));
 }
 
-TEST_F(CudaPlanTest, a_plan_takes_the_memory_that_its_layout_without_a_gpu_has) {
-  const Bucket bucket{.max_tokens = 64, .max_seqs = 2, .max_outputs = 64};
-  gpu::LayoutDevice layout;
-  gpu::LayoutUploader uploader(false);
+TEST_F(CudaPlanTest, memory_counted_without_a_gpu_is_what_the_driver_allocates) {
+  const Bucket bucket{.max_tokens = 600, .max_seqs = 4, .max_outputs = 4};
+  const std::unique_ptr<Backend> layout = gpu::make_layout_backend(*device_, {}, CudaPlan::layout_options(*device_));
   const Graph* const graph = &graph_;
-  const auto weights = std::move(gpu::Weights::upload({&graph, 1}, layout, uploader, [](auto) {}).value());
-  EXPECT_EQ(weights->device_bytes(), weights_->device_bytes());
   const CacheSizes sizes{.n_pages = {20, 20}, .n_slots = 3, .kv_format = find_format("f16")};
-  const auto cache = std::move(gpu::Cache::allocate(graph_.caches(), sizes, layout, "cuda", kv_formats()).value());
-  const size_t layout_before = layout.device_bytes(), before = fake().device_bytes;
-  const auto workspace = Workspace::allocate(graph_, *weights, *cache, layout, device_->limits(), bucket);
-  ASSERT_TRUE(workspace.ok());
-  const std::unique_ptr<Plan> plan = compile(bucket);
-  EXPECT_GT(fake().device_bytes, before);
-  EXPECT_EQ(fake().device_bytes - before, layout.device_bytes() - layout_before);
+  const auto weights = std::move(layout->upload({&graph, 1}, [](auto) {}).value());
+  const auto cache = std::move(layout->allocate_cache(graph_.caches(), sizes).value());
+  const auto plan = std::move(layout->compile(graph_, *weights, *cache, bucket).value());
+  const auto allocated_by = [](const std::function<void()>& work) {
+    const size_t before = fake().device_bytes;
+    work();
+    return fake().device_bytes - before;
+  };
+  EXPECT_EQ(weights->device_bytes() + weights->upload_bytes(), allocated_by([&] {
+              weights_ = std::move(upload_weights({&graph, 1}, *device_, threads_, [](auto) {}).value());
+            }));
+  EXPECT_EQ(weights->device_bytes(), weights_->device_bytes());
+  EXPECT_EQ(cache->device_bytes(), allocated_by([&] {
+              cache_ = std::move(gpu::Cache::allocate(graph_.caches(), sizes, *device_, kernel_formats()).value());
+            }));
+  std::unique_ptr<Plan> compiled;
+  EXPECT_EQ(plan->device_bytes(), allocated_by([&] { compiled = compile(bucket); }));
+  EXPECT_EQ(plan->device_bytes(), compiled->device_bytes());
+  EXPECT_GT(plan->device_bytes(), 600u * kDim * sizeof(float));
 }
 
 TEST_F(CudaPlanTest, an_unsupported_kv_cache_format_is_an_error_that_lists_the_supported_ones) {
-  const CacheSizes sizes{.n_pages = {20, 20}, .n_slots = 3, .kv_format = find_format("q4_0")};
-  const auto cache = gpu::Cache::allocate(graph_.caches(), sizes, *device_, "cuda", kv_formats());
+  const CacheSizes sizes{.n_pages = {20, 20}, .n_slots = 3, .kv_format = find_format("q4_k")};
+  const auto cache = gpu::Cache::allocate(graph_.caches(), sizes, *device_, kernel_formats());
   ASSERT_FALSE(cache.ok());
-  EXPECT_NE(cache.error().message.find("'q4_0'; it supports f32, f16, q8_0 and fp8"), std::string::npos)
+  EXPECT_NE(cache.error().message.find("'q4_k'; it supports f32, f16, q8_0"), std::string::npos)
       << cache.error().message;
 }
 

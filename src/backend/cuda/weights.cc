@@ -7,7 +7,7 @@
 namespace zinc::cuda {
 namespace {
 
-constexpr size_t kStagingBytes = size_t{64} << 20;
+constexpr size_t kStagingBytes = kWeightStagingBytes / 2;  // of each half
 
 // Double-buffered staging memory: the host fills one half while the device packs the other into panels.
 class Staging {
@@ -56,8 +56,8 @@ class Staging {
 class Uploader final : public gpu::WeightUploader {
  public:
   Uploader(Device& device, ThreadPool& threads) : device_(device), threads_(threads), staging_(device) {}
-  bool pads_last_segment() const override { return false; }
-  bool has_format(std::string_view format) const override { return cuda::has_format(format); }
+  gpu::KernelFormats formats() const override { return simt::host::kernel_formats(); }
+  size_t staging_bytes() const override { return kWeightStagingBytes; }
 
   Status upload_matrix(const gpu::WeightRows& rows, const gpu::DeviceMatrix& matrix,
                        const gpu::BufferRange& to) override {
@@ -99,7 +99,7 @@ class Uploader final : public gpu::WeightUploader {
                                   .n_in = matrix.n_in,
                                   .n_segments = matrix.n_segments};
     const int64_t n_blocks = ceil_div(static_cast<int64_t>(n) * matrix.n_segments, simt::kThreads);
-    if (Status s = device_.run(Launch::of(pack, params, static_cast<unsigned>(n_blocks))); !s.ok()) return s;
+    if (Status s = device_.run({pack, Launch::of(params, static_cast<unsigned>(n_blocks))}); !s.ok()) return s;
     return device_.check(device_.api().record_event(half->consumed, device_.stream()), "uploading");
   }
 
@@ -115,16 +115,6 @@ Result<std::unique_ptr<gpu::Weights>> upload_weights(std::span<const Graph* cons
   if (Status s = device.make_current(); !s.ok()) return s.error();
   Uploader uploader(device, threads);
   return gpu::Weights::upload(graphs, device, uploader, release_file_pages);
-}
-
-simt::Matrix simt_matrix(const gpu::DeviceMatrix& matrix) {
-  return {.bytes = reinterpret_cast<const unsigned char*>(matrix.bytes),
-          .panel_bytes = matrix.panel_bytes,
-          .matrix_bytes = matrix.matrix_bytes,
-          .n_in = matrix.n_in,
-          .n_out = matrix.n_out,
-          .n_segments = matrix.n_segments,
-          .n_last_groups = matrix.n_last_groups};
 }
 
 }  // namespace zinc::cuda

@@ -4,14 +4,14 @@
 
 #include "backend/cuda/device.h"
 #include "backend/gpu/weights.h"
-#include "backend/simt/params.h"
+#include "backend/simt/host/workspace.h"
 #include "base/thread_pool.h"
 
 namespace zinc::cuda {
 
+inline constexpr size_t kWeightStagingBytes = size_t{128} << 20;  // of device memory, and the same of the host's
+
 Result<std::unique_ptr<gpu::Weights>> upload_weights(std::span<const Graph* const> graphs, Device& device,
                                                      ThreadPool& threads, const ReleaseFilePages& release_file_pages);
-
-simt::Matrix simt_matrix(const gpu::DeviceMatrix& matrix);
 
 }  // namespace zinc::cuda

@@ -5,8 +5,6 @@
 namespace zinc::gpu {
 namespace {
 
-constexpr int kKvBlock = 32;  // elements of KvFormat::block_bytes
-
 // Bytes of a page's positions, of n elements each.
 size_t panel_bytes(const KvFormat& format, int n) {
   return static_cast<size_t>((n + kKvBlock - 1) / kKvBlock) * format.block_bytes * kPageTokens;
@@ -27,12 +25,12 @@ std::string list_of(std::span<const KvFormat> formats) {  // "f32, f16 and q8_0"
 }
 
 Result<const KvFormat*> find_kv_format(const CacheSizes& sizes, std::span<const LayerCache> layers,
-                                       std::string_view backend, std::span<const KvFormat> formats) {
+                                       const KernelFormats& formats) {
   const std::string_view name = sizes.kv_format ? sizes.kv_format->name : "(none)";
-  const auto found = std::ranges::find(formats, name, &KvFormat::name);
-  if (found == formats.end()) {
-    return fail(ErrorCode::unsupported, "the {} backend does not support KV cache format '{}'; it supports {}", backend,
-                name, list_of(formats));
+  const auto found = std::ranges::find(formats.kv_formats, name, &KvFormat::name);
+  if (found == formats.kv_formats.end()) {
+    return fail(ErrorCode::unsupported, "the {} backend does not support KV cache format '{}'; it supports {}",
+                formats.backend, name, list_of(formats.kv_formats));
   }
   if (Status fits = check_kv_blocks(*sizes.kv_format, layers); !fits.ok()) return fits.error();
   return &*found;
@@ -41,12 +39,11 @@ Result<const KvFormat*> find_kv_format(const CacheSizes& sizes, std::span<const 
 }  // namespace
 
 Result<std::unique_ptr<Cache>> Cache::allocate(std::span<const LayerCache> layers, const CacheSizes& sizes,
-                                               Device& device, std::string_view backend,
-                                               std::span<const KvFormat> formats) {
-  ZINC_TRY(format, find_kv_format(sizes, layers, backend, formats));
+                                               Device& device, const KernelFormats& formats) {
+  ZINC_TRY(format, find_kv_format(sizes, layers, formats));
   if (const size_t n_groups = page_groups(layers).size(); n_groups > kMaxPageGroups) {
     return fail(ErrorCode::unsupported,
-                "the {} backend supports up to {} different attention windows; this model has {}", backend,
+                "the {} backend supports up to {} different attention windows; this model has {}", formats.backend,
                 kMaxPageGroups, n_groups);
   }
   auto cache = std::make_unique<Cache>();
@@ -76,6 +73,7 @@ Status Cache::allocate_pages(const CacheSizes& sizes) {
       group.page_bytes += storage.page_bytes;
       ZINC_TRY(pages, device_->allocate(storage.page_bytes * static_cast<size_t>(group.n_pages), "the KV cache"));
       storage.pages = std::move(pages);
+      device_bytes_ += storage.pages.size();
     }
     groups_.push_back(std::move(group));
   }
@@ -93,6 +91,7 @@ Status Cache::allocate_states(const CacheSizes& sizes) {
   ZINC_TRY(sampled, device_->allocate(n_slots * sizeof(int), "sampled tokens"));
   states_ = std::move(states);
   last_sampled_ = std::move(sampled);
+  device_bytes_ += states_.size() + last_sampled_.size();
   return ok_status();
 }
 

@@ -4,7 +4,6 @@
 // the last sampled token.
 #pragma once
 
-#include <array>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -12,6 +11,7 @@
 
 #include "backend/backend.h"
 #include "backend/gpu/device.h"
+#include "backend/gpu/kernel_formats.h"
 #include "backend/gpu/params/kv_layer.h"
 #include "backend/gpu/params/limits.h"
 
@@ -21,28 +21,13 @@ using namespace kernel;
 using zinc::kPageTokens;
 static_assert(kPageTokens == kernel::kPageTokens);
 
-// A KV cache format of a backend's kernels.
-struct KvFormat {
-  std::string_view name;
-  int id;              // the kernels' number for it
-  size_t block_bytes;  // of 32 elements
-};
-// For the backend's record.
-template <size_t n>
-constexpr std::array<std::string_view, n> names_of(const std::array<KvFormat, n>& formats) {
-  std::array<std::string_view, n> names;
-  for (size_t i = 0; i < n; ++i) names[i] = formats[i].name;
-  return names;
-}
-
 class Cache final : public CacheMemory {
  public:
-  // `formats`: what the kernels of `backend` support.
   static Result<std::unique_ptr<Cache>> allocate(std::span<const LayerCache> layers, const CacheSizes& sizes,
-                                                 Device& device, std::string_view backend,
-                                                 std::span<const KvFormat> formats);
+                                                 Device& device, const KernelFormats& formats);
   ~Cache() override;
 
+  size_t device_bytes() const override { return device_bytes_; }
   void copy_page(int group, PageId from, PageId to) override;
   void copy_state(int from_slot, int to_slot) override;
   size_t page_bytes(int group) const override { return groups_[static_cast<size_t>(group)].page_bytes; }
@@ -88,7 +73,7 @@ class Cache final : public CacheMemory {
   std::vector<Group> groups_;
   const KvFormat* kv_format_ = nullptr;
   int n_slots_ = 0, max_length_ = 0;
-  size_t state_bytes_ = 0;
+  size_t state_bytes_ = 0, device_bytes_ = 0;
   Buffer states_, last_sampled_;
   std::optional<Error> failed_copy_;
 };

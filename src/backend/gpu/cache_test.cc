@@ -9,7 +9,7 @@
 namespace zinc::gpu {
 namespace {
 
-constexpr std::array<KvFormat, 2> kFormats = {{{"f32", 0, 128}, {"f16", 1, 64}}};
+constexpr std::array<KvFormat, 2> kFormats = {{{"f32", 128}, {"f16", 64}}};
 
 // Two layers with full attention, one with a window; the last one has a recurrent state too.
 std::vector<LayerCache> hybrid_layers() {
@@ -24,7 +24,7 @@ class GpuCache : public testing::Test {
  protected:
   Result<std::unique_ptr<Cache>> allocate(const char* format, int max_length = 0) {
     const CacheSizes sizes{.n_pages = {6, 4}, .max_length = max_length, .n_slots = 3, .kv_format = find_format(format)};
-    return Cache::allocate(hybrid_layers(), sizes, device_, "test", kFormats);
+    return Cache::allocate(hybrid_layers(), sizes, device_, {.backend = "test", .kv_formats = kFormats});
   }
   HostDevice device_;
 };
@@ -90,7 +90,7 @@ TEST_F(GpuCache, more_windows_than_a_step_can_address_are_an_error) {
     layers[static_cast<size_t>(i)].attention = {.kv_heads = 1, .k_dim = 32, .v_dim = 32, .window = 32 * i};
   }
   const CacheSizes sizes{.n_pages = std::vector<int>(layers.size(), 1), .kv_format = find_format("f16")};
-  const auto cache = Cache::allocate(layers, sizes, device_, "test", kFormats);
+  const auto cache = Cache::allocate(layers, sizes, device_, {.backend = "test", .kv_formats = kFormats});
   ASSERT_FALSE(cache.ok());
   EXPECT_NE(cache.error().message.find("up to 4 different attention windows; this model has 5"), std::string::npos)
       << cache.error().message;

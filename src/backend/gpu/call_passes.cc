@@ -35,19 +35,25 @@ MatmulPart* find_part(Matcher& m, const Node* node) {
 
 // ---- launches ----
 
+bool is_gemv(const Matcher& m, const MatmulCall& call) {
+  if (!m.is_decode || !m.limits.has_mixed_gemv) return false;
+  const Node& first = call.first();
+  if (!call.has_experts()) return m.width(first.in[0]) == m.matrix(first).n_in;
+  return m.shape(first.in[0]).n_dims() == 1 && m.width(first.in[2]) <= m.limits.max_experts_used;
+}
+
 // The next launch takes these parts of `rest`: gate and up, then in a gemv the split-K parts too; without them all
 // parts that fit, or those of one format.
 std::vector<MatmulPart> take_parts(const Matcher& m, const MatmulCall& call, bool has_gate,
                                    std::vector<MatmulPart>& rest) {
-  const bool mixes_formats = is_gemv(m, call);
   const size_t n_gate_parts = !has_gate ? 0 : call.is_packed_gate_up ? 1 : 2;
   std::vector<MatmulPart> taken;
   std::vector<MatmulPart> left;
   for (const MatmulPart& part : rest) {
     const bool is_gate = taken.size() < n_gate_parts;
     bool fits = taken.empty() || is_gate;
-    if (!fits && mixes_formats) fits = !call.has_experts() && (!has_gate || part.is_split_k());
-    if (!fits && !mixes_formats && !has_gate) {
+    if (!fits && call.is_gemv) fits = !call.has_experts() && (!has_gate || part.is_split_k());
+    if (!fits && !call.is_gemv && !has_gate) {
       fits = m.matrix(*part.node).format == m.matrix(*taken[0].node).format && taken.size() < m.limits.max_launch_parts;
     }
     (fits ? taken : left).push_back(part);
@@ -63,17 +69,24 @@ bool runs_gated_epilogue(const Matcher& m, const MatmulCall& call) {
   return is_small || !m.limits.has_gated_epilogue || m.limits.has_gated_epilogue(*matrix.format, call.has_experts());
 }
 
-// The nodes of a call without the matmuls of its other launches.
+// The nodes of a call without those that only its other launches compute.
 std::vector<const Node*> nodes_of_launch(const FusedCall& call, const MatmulCall& launch) {
+  const MatmulCall& all = std::get<MatmulCall>(call.kind);
+  std::vector<const Node*> elsewhere;
+  if (all.residual && !launch.residual) elsewhere = all.residual->nodes();
+  if (!launch.act) elsewhere.push_back(all.act);
+  if (!launch.route) elsewhere.push_back(all.route);
   std::vector<const Node*> nodes = call.nodes;
   std::erase_if(nodes, [&](const Node* n) {
-    return is_matmul(*n) && std::ranges::find(launch.parts, n, &MatmulPart::node) == launch.parts.end();
+    if (is_matmul(*n)) return std::ranges::find(launch.parts, n, &MatmulPart::node) == launch.parts.end();
+    return std::ranges::find(elsewhere, n) != elsewhere.end();
   });
   return nodes;
 }
 
 void append_launches(const Matcher& m, const FusedCall& call, std::vector<FusedCall>& to) {
-  const MatmulCall& matmul = std::get<MatmulCall>(call.kind);
+  MatmulCall matmul = std::get<MatmulCall>(call.kind);
+  matmul.is_gemv = is_gemv(m, matmul);
   std::vector<MatmulPart> rest = matmul.parts;
   for (bool is_first = true; !rest.empty(); is_first = false) {
     MatmulCall launch = matmul;
@@ -87,7 +100,6 @@ void append_launches(const Matcher& m, const FusedCall& call, std::vector<FusedC
     const Node* act = launch.act && !runs_gated_epilogue(m, launch) ? launch.act : nullptr;
     if (act) launch.act = nullptr;
     std::vector<const Node*> nodes = nodes_of_launch(call, launch);
-    if (!launch.act) std::erase(nodes, matmul.act);
     to.push_back({std::move(launch), std::move(nodes), call.at});
     if (act) to.push_back(*match_one_op(m, *act));
   }
@@ -133,13 +145,6 @@ std::optional<size_t> find_joinable_router(const Matcher& m, std::span<const Fus
 }
 
 }  // namespace
-
-bool is_gemv(const Matcher& m, const MatmulCall& call) {
-  if (!m.is_decode || !m.limits.has_mixed_gemv) return false;
-  const Node& first = call.first();
-  if (!call.has_experts()) return m.width(first.in[0]) == m.matrix(first).n_in;
-  return m.shape(first.in[0]).n_dims() == 1 && m.width(first.in[2]) <= m.limits.max_experts_used;
-}
 
 void fuse_residuals_into_matmuls(Matcher& m) {
   for (FusedCall& call : m.calls()) {

@@ -19,6 +19,7 @@ enum class Memory : uint8_t {
   upload,    // written by the host, read by the device
   readback,  // written by the device, read by the host
 };
+inline constexpr size_t kMemoryKinds = 3;
 
 // What a driver has allocated for a Buffer; its destructor frees it.
 class Allocation {
@@ -26,13 +27,19 @@ class Allocation {
   virtual ~Allocation() = default;
 };
 
-// Memory that the device can access, freed with the object. REQUIRES: the device no longer uses it then.
+// Memory that the device can access, freed with the last buffer that shares it. REQUIRES: the device no longer uses it
+// then.
 class Buffer {
  public:
   Buffer() = default;
   // `mapped`: its address on the host; nullptr: the host cannot access it.
-  Buffer(std::unique_ptr<Allocation> allocation, Address address, void* mapped, size_t n_bytes)
+  Buffer(std::shared_ptr<Allocation> allocation, Address address, void* mapped, size_t n_bytes)
       : allocation_(std::move(allocation)), address_(address), mapped_(mapped), n_bytes_(n_bytes) {}
+  Buffer(Buffer&&) = default;
+  Buffer& operator=(Buffer&&) = default;
+
+  // Its first n_bytes, in the same memory.
+  Buffer share(size_t n_bytes) const { return Buffer(allocation_, address_, mapped_, n_bytes); }
 
   size_t size() const { return n_bytes_; }
   Address address() const { return address_; }
@@ -47,7 +54,7 @@ class Buffer {
   }
 
  private:
-  std::unique_ptr<Allocation> allocation_;  // null: no memory
+  std::shared_ptr<Allocation> allocation_;  // null: no memory
   Address address_ = 0;
   void* mapped_ = nullptr;
   size_t n_bytes_ = 0;
@@ -72,6 +79,10 @@ class Device {
   // Queues copies between device buffers: ordered after all earlier and before all later work.
   virtual Status copy(std::span<const BufferCopy> copies) = 0;
   virtual Status wait_all() = 0;  // for everything queued before the call
+  // Whether memory of this kind is part of the device's (DeviceInfo::memory_bytes), not only of the host's.
+  virtual bool is_on_device(Memory kind) const { return kind == Memory::device; }
+  // Whether tables have to be written into this new buffer: not if it shares memory that has them already.
+  virtual bool needs_write([[maybe_unused]] const Buffer& buffer) const { return true; }
 };
 
 }  // namespace zinc::gpu

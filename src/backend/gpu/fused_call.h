@@ -8,9 +8,12 @@
 #include <variant>
 #include <vector>
 
+#include "backend/gpu/params/limits.h"
 #include "graph/graph.h"
 
 namespace zinc::gpu {
+
+using namespace kernel;
 
 // A value as q8 matmuls read it: rows of n_in elements quantized to 8 bits, one scale per `block` elements.
 struct QuantizedActivation {
@@ -59,7 +62,8 @@ struct GatedActCall {
   Output out;
 };
 struct ElementwiseCall {
-  const Node* node;  // add, mul, scale or softcap
+  const Node* node;
+  Elementwise op;
 };
 struct RouteCall {
   const Node* node;
@@ -114,6 +118,7 @@ struct NormResidualCall {
   const Node *second_norm = nullptr, *second_norm_scale = nullptr, *second_norm_mul = nullptr;
   Value residual = {};  // the other operand of `add`
   Value out() const { return mul ? mul->out[0] : add->out[0]; }
+  std::vector<const Node*> nodes() const;  // in graph order
 };
 
 // ---- matmuls ----
@@ -139,6 +144,8 @@ struct MatmulCall {
   const Node *act = nullptr, *add = nullptr;
   bool is_packed_gate_up = false;
   Value addend = {};
+  // Decode: the kernel of one row that takes matrices of several formats. Not for experts that read one row each.
+  bool is_gemv = false;
   const Node* route = nullptr;  // experts: the moe_route that the kernel computes itself
   Value split_k_x = {};         // the last part is a later layer's router with this input row
   // Part of routing: with dependent launches (CUDA) the next kernel may start only when this one's inputs are complete.

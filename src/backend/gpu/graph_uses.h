@@ -10,7 +10,7 @@ namespace zinc::gpu {
 
 class GraphUses {
  public:
-  // With `keeps_values` (for traces) the host may read every value after the step.
+  // With `keeps_values` (Bucket::keep_values) the host may read every value after the step.
   GraphUses(const Graph& graph, bool keeps_values);
 
   int32_t storage_root(Value v) const { return storage_roots_[static_cast<size_t>(v.id)]; }

@@ -8,7 +8,6 @@ namespace zinc::gpu {
 namespace {
 
 struct Row {
-  std::string_view kernel;
   Op op;  // that the pattern starts from
   bool (*fits)(const Matcher& m);
   Match (*match)(const Matcher& m, const Node& start);
@@ -21,14 +20,14 @@ bool has_norm_residual(const Matcher& m) { return m.limits.max_residual_elems > 
 
 // In order of priority. A new fused kernel is a row here, a kind in fused_call.h and its lowering in each backend.
 constexpr std::array<Row, 8> kTable = {{
-    {"attention with norms, RoPE and output gate", Op::attention, in_decode, match_attention_decode},
-    {"attention with norms and RoPE", Op::attention, always, match_attention},
-    {"down projections of experts, weighted sum, residual", Op::moe_combine, in_decode, match_moe_down},
-    {"matmuls of one input", Op::linear, always, match_matmuls},
-    {"expert matmuls of one input", Op::moe_linear, always, match_matmuls},
-    {"weighted sum of experts, residual", Op::moe_combine, can_add_after_combine, match_combine_add},
-    {"gated delta rule with convolution", Op::delta_net, in_decode, match_delta_decode},
-    {"norms and residual", Op::add, has_norm_residual, match_norm_residual},
+    {Op::attention, in_decode, match_attention_decode},           // with norms, RoPE and output gate
+    {Op::attention, always, match_attention},                     // with norms and RoPE
+    {Op::moe_combine, in_decode, match_moe_down},                 // down projections, weighted sum, residual
+    {Op::linear, always, match_matmuls},                          // of one input
+    {Op::moe_linear, always, match_matmuls},                      // of one input
+    {Op::moe_combine, can_add_after_combine, match_combine_add},  // weighted sum, residual
+    {Op::delta_net, in_decode, match_delta_decode},               // with convolution
+    {Op::add, has_norm_residual, match_norm_residual},            // norms and residual
 }};
 
 void match_table(Matcher& m) {
@@ -88,10 +87,8 @@ std::vector<FusedCall> fuse(const Graph& graph, const GraphUses& uses, const Wei
                             const KernelLimits& limits, const StepClass& sizes, bool keeps_values) {
   Matcher m(graph, uses, weights, limits, sizes, keeps_values);
   match_table(m);
-  if (m.is_decode) {
-    fuse_residuals_into_matmuls(m);
-    mark_split_k_parts(m);
-  }
+  if (m.is_decode) fuse_residuals_into_matmuls(m);
+  if (m.is_decode && limits.has_mixed_gemv) mark_split_k_parts(m);
   std::vector<FusedCall> calls = split_launches(m);
   if (m.is_decode && limits.can_join_router) join_routers(m, calls);
   return place_quantization(m, std::move(calls));

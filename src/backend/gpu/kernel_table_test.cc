@@ -65,8 +65,8 @@ class KernelTable : public testing::Test {
   Value f16(const std::string& name, int64_t n_out = kDim, int64_t n_in = kDim) {
     return matrix(name, n_out, n_in, k_f16);
   }
-  Value experts(const std::string& name) {
-    set_.add(name, {8, kDim, kDim}, *find_format("q8_0"));
+  Value experts(const std::string& name, const char* format = "q8_0") {
+    set_.add(name, {8, kDim, kDim}, *find_format(format));
     return g_.weight(name, {8, kDim, kDim});
   }
   // Two of eight experts, with a norm before them and the residual add after them.
@@ -93,20 +93,33 @@ class KernelTable : public testing::Test {
   }
   Value embedded() { return g_.embed(f16("table")); }
   // The calls between the embedding and the rows of the output.
-  std::vector<std::string> names(Value result, const KernelLimits& kernels, const StepClass& sizes,
-                                 bool keeps_values = false) {
+  std::vector<FusedCall> calls(Value result, const KernelLimits& kernels, const StepClass& sizes,
+                               bool keeps_values = false) {
     g_.logits(g_.linear(g_.rows(result), g_.weight("table", {kDim, kDim})));
     graph_ = std::move(g_.finish().value());
     const Graph* const graph = &graph_;
-    LayoutUploader uploader(false);
+    LayoutUploader uploader({.backend = "test"});
     weights_ = std::move(Weights::upload({&graph, 1}, device_, uploader, [](auto) {}).value());
     const GraphUses uses(graph_, keeps_values);
     const int end = uses.index_of(*std::ranges::find(graph_.nodes(), Op::rows, &Node::op));
+    std::vector<FusedCall> out = fuse(graph_, uses, *weights_, kernels, sizes, keeps_values);
+    std::erase_if(
+        out, [&](const FusedCall& call) { return call.at >= end || std::holds_alternative<EmbedCall>(call.kind); });
+    return out;
+  }
+  std::vector<std::string> names(Value result, const KernelLimits& kernels, const StepClass& sizes,
+                                 bool keeps_values = false) {
     std::vector<std::string> out;
-    for (const FusedCall& call : fuse(graph_, uses, *weights_, kernels, sizes, keeps_values)) {
-      if (call.at < end && !std::holds_alternative<EmbedCall>(call.kind)) out.push_back(std::visit(Name{}, call.kind));
+    for (const FusedCall& call : calls(result, kernels, sizes, keeps_values)) {
+      out.push_back(std::visit(Name{}, call.kind));
     }
     return out;
+  }
+  // In how many calls a node of this op is.
+  static int64_t n_calls_with(std::span<const FusedCall> calls, Op op) {
+    return std::ranges::count_if(calls, [&](const FusedCall& call) {
+      return std::ranges::any_of(call.nodes, [&](const Node* n) { return n->op == op; });
+    });
   }
 
   WeightSet set_;
@@ -197,6 +210,40 @@ TEST_F(KernelTable, a_read_of_the_sum_before_those_matmuls_makes_the_residual_ad
   kernels.max_residual_elems = kDim;
   EXPECT_EQ(names(g_.add(early, act), kernels, kDecode),
             (Names{"matmul 1", "norm_residual", "scale", "matmul 2 after norm with act", "add"}));
+}
+
+TEST_F(KernelTable, the_residual_add_is_a_node_of_the_launch_that_computes_it) {
+  const Value x = embedded();
+  const Value sum = g_.add(x, norm(g_.linear(x, q8("o")), "post_norm"));
+  const Value h = norm(sum, "norm");
+  const Value gate = g_.linear(h, q8("gate")), up = g_.linear(h, q8("up")), other = g_.linear(h, f16("other"));
+  const Value out = g_.concat(g_.gated_act(Act::silu, gate, up), other);
+  KernelLimits kernels = limits();
+  kernels.max_residual_elems = kDim;
+  const std::vector<FusedCall> calls = this->calls(g_.slice(out, 0, kDim), kernels, kDecode);
+  EXPECT_EQ(n_calls_with(calls, Op::linear), 3) << "o; gate and up; other";
+  EXPECT_EQ(n_calls_with(calls, Op::add), 1);
+  EXPECT_EQ(n_calls_with(calls, Op::gated_act), 1);
+}
+
+TEST_F(KernelTable, routing_is_a_node_of_the_launch_that_computes_it) {
+  const Value h = norm(embedded(), "norm");
+  const GraphBuilder::Route route = g_.moe_route(g_.linear(h, f16("router", 8)), {.n_used = 2});
+  const Value gate = g_.moe_linear(h, {experts("gate")}, route.ids);
+  const Value up = g_.moe_linear(h, {experts("up", "f16")}, route.ids);
+  const Value act = g_.gated_act(Act::silu, gate, up);
+  const Value out = g_.moe_combine(g_.moe_linear(act, {experts("down")}, route.ids), route.weights);
+  const std::vector<FusedCall> calls = this->calls(out, limits(), kDecode);
+  EXPECT_EQ(n_calls_with(calls, Op::moe_linear), 3) << "gate and up have two formats: two launches";
+  EXPECT_EQ(n_calls_with(calls, Op::moe_route), 1);
+}
+
+TEST_F(KernelTable, split_k_parts_need_the_kernel_that_takes_several_formats) {
+  const auto is_split_k = [](const FusedCall& call) {
+    const MatmulCall* matmul = std::get_if<MatmulCall>(&call.kind);
+    return matmul && std::ranges::any_of(matmul->parts, &MatmulPart::is_split_k);
+  };
+  EXPECT_TRUE(std::ranges::none_of(calls(moe(embedded()), limits(), kDecode), is_split_k));
 }
 
 TEST_F(KernelTable, attention_with_rope_and_output_gate_is_one_kernel_in_decode) {

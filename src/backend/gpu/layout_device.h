@@ -1,6 +1,8 @@
-// A device without memory: it hands out addresses and counts bytes, so that a graph can be lowered, and the memory of a
-// plan be reckoned, without a GPU.
+// A device without memory: it hands out addresses, so that a graph can be lowered, and the memory of a plan counted,
+// without taking any.
 #pragma once
+
+#include <array>
 
 #include "backend/gpu/weights.h"
 
@@ -8,34 +10,40 @@ namespace zinc::gpu {
 
 class LayoutDevice final : public Device {
  public:
+  // The kinds of memory that are on the device, by Memory.
+  explicit LayoutDevice(std::array<bool, kMemoryKinds> on_device = {true, false, false}) : on_device_(on_device) {}
+
   using Device::allocate;
-  Result<Buffer> allocate(size_t n_bytes, std::string_view, Memory kind) override {
+  Result<Buffer> allocate(size_t n_bytes, std::string_view, Memory) override {
     constexpr size_t kAlign = 256;
     const Address address = next_;
     next_ += (n_bytes + kAlign - 1) / kAlign * kAlign;
-    if (kind == Memory::device) device_bytes_ += n_bytes;
     return Buffer(nullptr, address, nullptr, n_bytes);
   }
   Status write(const Buffer&, size_t, std::span<const std::byte>) override { return ok_status(); }
   Status read(const Buffer&, size_t, std::span<std::byte>) override { return ok_status(); }
   Status copy(std::span<const BufferCopy>) override { return ok_status(); }
   Status wait_all() override { return ok_status(); }
-  size_t device_bytes() const { return device_bytes_; }  // allocated so far
+  bool is_on_device(Memory kind) const override { return on_device_[static_cast<size_t>(kind)]; }
+  bool needs_write(const Buffer&) const override { return false; }
 
  private:
+  std::array<bool, kMemoryKinds> on_device_;
   Address next_ = Address{1} << 32;  // not 0, which means: none
-  size_t device_bytes_ = 0;
 };
 
 class LayoutUploader final : public WeightUploader {
  public:
-  explicit LayoutUploader(bool pads_last_segment) : pads_last_segment_(pads_last_segment) {}
-  bool pads_last_segment() const override { return pads_last_segment_; }
+  explicit LayoutUploader(const KernelFormats& formats, size_t staging_bytes = 0)
+      : formats_(formats), staging_bytes_(staging_bytes) {}
+  KernelFormats formats() const override { return formats_; }
+  size_t staging_bytes() const override { return staging_bytes_; }
   Status upload_matrix(const WeightRows&, const DeviceMatrix&, const BufferRange&) override { return ok_status(); }
   Status upload_vector(std::span<const float>, const BufferRange&) override { return ok_status(); }
 
  private:
-  bool pads_last_segment_;
+  KernelFormats formats_;
+  size_t staging_bytes_;
 };
 
 }  // namespace zinc::gpu

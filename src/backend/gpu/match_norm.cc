@@ -95,6 +95,7 @@ NormCall norm_of(const Matcher& m, const Node& n) {
   return {&n, width, static_cast<int>(m.width(n.in[0])) / width, {n.out[0]}};
 }
 
+// The compiler reports an op without a case.
 KernelKind kind_of(const Matcher& m, const Node& n) {
   switch (n.op) {
     case Op::embed:
@@ -125,12 +126,31 @@ KernelKind kind_of(const Matcher& m, const Node& n) {
       return whole_rows(m, n, true);
     case Op::sample:
       return SampleCall{&n};
-    default:
-      return ElementwiseCall{&n};
+    case Op::add:
+      return ElementwiseCall{&n, kAdd};
+    case Op::mul:
+      return ElementwiseCall{&n, kMul};
+    case Op::scale:
+      return ElementwiseCall{&n, kScale};
+    case Op::softcap:
+      return ElementwiseCall{&n, kSoftcap};
+    case Op::view:        // shares the memory of its input
+    case Op::linear:      // match_matmuls takes all
+    case Op::moe_linear:  // likewise
+      break;
   }
+  ZINC_CHECK(false);
 }
 
 }  // namespace
+
+std::vector<const Node*> NormResidualCall::nodes() const {
+  std::vector<const Node*> all;
+  for (const Node* n : {norms[0], norms[1], sum, outer, add, mul, second_norm, second_norm_scale, second_norm_mul}) {
+    if (n) all.push_back(n);
+  }
+  return all;
+}
 
 Match match_norm_residual(const Matcher& m, const Node& add) {
   if (is_sum_of_norms(m, &add)) return {};
@@ -138,11 +158,7 @@ Match match_norm_residual(const Matcher& m, const Node& add) {
     const Node* norm = m.uses.producer(operand);
     if (!is_row_norm(m, norm) || m.uses.only_reader(operand) != &add) continue;
     const NormResidualCall call = norm_residual_of(m, add, *norm);
-    std::vector<const Node*> nodes;
-    for (const Node* n : {call.norms[0], call.norms[1], call.sum, call.outer, call.add, call.mul, call.second_norm,
-                          call.second_norm_scale, call.second_norm_mul}) {
-      if (n) nodes.push_back(n);
-    }
+    std::vector<const Node*> nodes = call.nodes();
     const int at = m.uses.index_of(*nodes.back());
     return FusedCall{call, std::move(nodes), at};
   }

@@ -68,9 +68,6 @@ bool is_prologue_norm(const Matcher& m, const Node* norm);
 // A norm of a whole row whose readers are all matmuls; in decode it is their prologue.
 bool is_row_prologue_norm(const Matcher& m, const Node* norm);
 
-// Decode matmuls of one row, for the kernel that takes several formats. Not for experts that read one row each.
-bool is_gemv(const Matcher& m, const MatmulCall& call);
-
 // The patterns; they return what the call has to be, or nothing.
 using Match = std::optional<FusedCall>;
 Match match_attention(const Matcher& m, const Node& attention);

@@ -45,7 +45,7 @@ class QuantizationPass {
     if (call.norm || !m_.is_q8(call.first())) return;
     const QuantizedActivation read = as_read_by(call.first(), call.x);
     const bool is_written = contains(written_, read);
-    if (is_gemv(m_, call) && is_read_as_floats(call.x)) return;
+    if (call.is_gemv && is_read_as_floats(call.x)) return;
     if (is_written || !quantizes_inline(call)) call.q8 = read;
   }
   template <class Call>

@@ -29,11 +29,11 @@ bool is_written(const FusedCall& call, const GraphUses& uses, Value v) {
 
 }  // namespace
 
-Result<std::unique_ptr<StepLayout>> StepLayout::make(const Graph& graph, const BatchShape& step, bool pads_last_segment,
-                                                     std::string_view backend, std::span<const KvFormat> kv_formats) {
+Result<std::unique_ptr<StepLayout>> StepLayout::make(const Graph& graph, const BatchShape& step,
+                                                     const KernelFormats& formats) {
   auto layout = std::make_unique<StepLayout>();
   const Graph* const only = &graph;
-  LayoutUploader uploader(pads_last_segment);
+  LayoutUploader uploader(formats);
   ZINC_TRY(weights, Weights::upload({&only, 1}, layout->device, uploader, [](auto) {}));
   layout->weights = std::move(weights);
   const int n_seqs = static_cast<int>(step.n_seqs), n_tokens = static_cast<int>(step.n_tokens);
@@ -43,11 +43,9 @@ Result<std::unique_ptr<StepLayout>> StepLayout::make(const Graph& graph, const B
                                .max_length = max_length,
                                .n_slots = n_seqs,
                                .kv_format = step.kv_format};
-  ZINC_TRY(cache, Cache::allocate(graph.caches(), cache_sizes, layout->device, backend, kv_formats));
+  ZINC_TRY(cache, Cache::allocate(graph.caches(), cache_sizes, layout->device, formats));
   layout->cache = std::move(cache);
   layout->bucket = {.max_tokens = n_tokens, .max_seqs = n_seqs, .max_outputs = n_seqs};
-  const std::vector<StepClass> classes = step_classes(layout->bucket);
-  layout->sizes = classes[find_step_class(classes, static_cast<size_t>(n_tokens), static_cast<size_t>(n_seqs))];
   return layout;
 }
 

@@ -7,20 +7,19 @@
 #include "backend/gpu/fused_call.h"
 #include "backend/gpu/graph_uses.h"
 #include "backend/gpu/layout_device.h"
-#include "backend/gpu/step_class.h"
+#include "backend/plan.h"
 #include "backend/step_kernels.h"
 
 namespace zinc::gpu {
 
 struct StepLayout {
-  // `pads_last_segment`: of the backend's panels. The graph must outlive the layout.
-  static Result<std::unique_ptr<StepLayout>> make(const Graph& graph, const BatchShape& step, bool pads_last_segment,
-                                                  std::string_view backend, std::span<const KvFormat> kv_formats);
+  // The graph must outlive the layout.
+  static Result<std::unique_ptr<StepLayout>> make(const Graph& graph, const BatchShape& step,
+                                                  const KernelFormats& formats);
   LayoutDevice device;
   std::unique_ptr<Weights> weights;
   std::unique_ptr<Cache> cache;
-  Bucket bucket;
-  StepClass sizes;  // the class that runs the step
+  Bucket bucket;  // of the step alone
 };
 
 // Weights, cache and operations of the nodes; activations that the call reads from memory or writes for other calls.

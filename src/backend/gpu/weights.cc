@@ -7,9 +7,10 @@
 namespace zinc::gpu {
 namespace {
 
-// Tensors up to this size share allocations: a driver may limit their number, and rounds up the size of each.
-constexpr size_t kSharedBytes = size_t{1} << 20;
-constexpr size_t kTensorAlign = 256;  // of a tensor in a shared allocation
+// Tensors share allocations of up to this size, which every Vulkan device can make: a driver may limit their number,
+// and rounds up the size of each (CUDA to 2 MiB).
+constexpr size_t kMaxSharedBytes = size_t{1} << 30;
+constexpr size_t kTensorAlign = 256;
 
 }  // namespace
 
@@ -44,72 +45,91 @@ void WeightRows::copy(size_t first, size_t n_rows, std::byte* to) const {
 Result<std::unique_ptr<Weights>> Weights::upload(std::span<const Graph* const> graphs, Device& device,
                                                  WeightUploader& uploader, const ReleaseFilePages& release_file_pages) {
   auto weights = std::make_unique<Weights>();
-  for (const Graph* graph : graphs) {
-    if (Status s = weights->add_graph(*graph, device, uploader, release_file_pages); !s.ok()) return s.error();
+  std::vector<Tensor> tensors = weights->lay_out(graphs, uploader.formats());
+  if (Status s = weights->allocate(tensors, device); !s.ok()) return s.error();
+  for (const Tensor& tensor : tensors) {
+    if (Status s = weights->upload_tensor(tensor, uploader); !s.ok()) return s.error();
+    release_file_pages(tensor.info->weight.bytes);
   }
   if (Status s = device.wait_all(); !s.ok()) return s.error();
+  if (weights->device_bytes_ > 0) weights->upload_bytes_ = uploader.staging_bytes();
   return weights;
 }
 
-Status Weights::add_graph(const Graph& graph, Device& device, WeightUploader& uploader,
-                          const ReleaseFilePages& release) {
-  for (const Node& node : graph.nodes()) {
-    const bool multiplies = node.op == Op::linear || node.op == Op::moe_linear, is_table = node.op == Op::embed;
-    for (size_t i = 0; i < node.in.size(); ++i) {
-      if (!node.in[i] || !graph.info(node.in[i]).is_weight()) continue;
-      const ValueInfo& info = graph.info(node.in[i]);
-      const Status added = (multiplies && i == 1) || is_table ? add_matrix(info, is_table, device, uploader)
-                                                              : add_vector(info, device, uploader);
-      if (!added.ok()) return added;
-      release(info.weight.bytes);
+std::vector<Weights::Tensor> Weights::lay_out(std::span<const Graph* const> graphs, const KernelFormats& kernels) {
+  std::vector<Tensor> tensors;
+  for (const Graph* graph : graphs) {
+    for (const Node& node : graph->nodes()) {
+      const bool multiplies = node.op == Op::linear || node.op == Op::moe_linear, is_table = node.op == Op::embed;
+      for (size_t i = 0; i < node.in.size(); ++i) {
+        if (!node.in[i] || !graph->info(node.in[i]).is_weight()) continue;
+        const ValueInfo& info = graph->info(node.in[i]);
+        const std::optional<Tensor> added =
+            (multiplies && i == 1) || is_table ? add_matrix(info, is_table, kernels) : add_vector(info);
+        if (added) tensors.push_back(*added);
+      }
     }
   }
-  return ok_status();
+  return tensors;
 }
 
-Status Weights::add_matrix(const ValueInfo& info, bool is_table, Device& device, WeightUploader& uploader) {
+// Nothing if it was added before.
+std::optional<Weights::Tensor> Weights::add_matrix(const ValueInfo& info, bool is_table, const KernelFormats& kernels) {
   const PanelFormat* panel = find_panel_format(info.weight.format->name);
-  const bool is_dequantized = panel == nullptr || !uploader.has_format(panel->name);
+  const bool is_dequantized = panel == nullptr || (kernels.has_panels && !kernels.has_panels(panel->name));
   if (is_dequantized) panel = find_panel_format(is_table ? "f32" : "f16");
   auto& into = is_dequantized && is_table ? tables_ : matrices_;
-  if (into.contains(info.name)) return ok_status();
   const Shape& shape = info.shape;
-  DeviceMatrix m{panel_layout(*panel, shape[shape.n_dims() - 2], shape.inner(), uploader.pads_last_segment()), panel,
-                 static_cast<int>(shape.n_dims() == 3 ? shape[0] : 1)};
-  const size_t n_bytes = static_cast<size_t>(m.matrix_bytes) * static_cast<size_t>(m.n_experts);
-  ZINC_TRY(range, allocate(n_bytes, info.name, device));
-  m.bytes = range.address();
+  const DeviceMatrix m{panel_layout(*panel, shape[shape.n_dims() - 2], shape.inner(), kernels.pads_last_segment), panel,
+                       static_cast<int>(shape.n_dims() == 3 ? shape[0] : 1)};
+  const auto [entry, is_new] = into.try_emplace(info.name, m);
+  if (!is_new) return std::nullopt;
   using Kind = WeightRows::Kind;
-  const WeightRows rows(info.weight, m.n_in, !is_dequantized ? Kind::file : is_table ? Kind::f32 : Kind::f16);
-  if (Status s = uploader.upload_matrix(rows, m, range); !s.ok()) return s;
-  into.emplace(info.name, m);
+  return Tensor{.info = &info,
+                .matrix = &entry->second,
+                .kind = !is_dequantized ? Kind::file
+                        : is_table      ? Kind::f32
+                                        : Kind::f16,
+                .n_bytes = static_cast<size_t>(m.matrix_bytes) * static_cast<size_t>(m.n_experts)};
+}
+
+std::optional<Weights::Tensor> Weights::add_vector(const ValueInfo& info) {
+  if (!vectors_.try_emplace(info.name, 0).second) return std::nullopt;
+  return Tensor{.info = &info,
+                .matrix = nullptr,
+                .kind = WeightRows::Kind::f32,
+                .n_bytes = static_cast<size_t>(info.shape.elems()) * sizeof(float)};
+}
+
+// In the order of use; as many tensors as fit share an allocation.
+Status Weights::allocate(std::span<Tensor> tensors, Device& device) {
+  const auto aligned = [](size_t n) { return (n + kTensorAlign - 1) / kTensorAlign * kTensorAlign; };
+  for (size_t first = 0, end = 0; first < tensors.size(); first = end) {
+    size_t n_bytes = 0;
+    do {
+      tensors[end].range.offset = n_bytes;
+      n_bytes += aligned(tensors[end++].n_bytes);
+    } while (end < tensors.size() && n_bytes + aligned(tensors[end].n_bytes) <= kMaxSharedBytes);
+    ZINC_TRY(buffer, device.allocate(n_bytes, tensors[first].info->name));
+    device_bytes_ += buffer.size();
+    buffers_.push_back(std::make_unique<Buffer>(std::move(buffer)));
+    for (Tensor& tensor : tensors.subspan(first, end - first)) tensor.range.buffer = buffers_.back().get();
+  }
   return ok_status();
 }
 
-Status Weights::add_vector(const ValueInfo& info, Device& device, WeightUploader& uploader) {
-  if (vectors_.contains(info.name)) return ok_status();
-  std::vector<float> floats(static_cast<size_t>(info.shape.elems()));
-  info.weight.format->dequantize(info.weight.bytes, floats);
-  ZINC_TRY(range, allocate(floats.size() * sizeof(float), info.name, device));
-  const std::vector<float>& kept = host_vectors_.emplace(info.name, std::move(floats)).first->second;
-  vectors_.emplace(info.name, range.address());
-  return uploader.upload_vector(kept, range);
-}
-
-Result<BufferRange> Weights::allocate(size_t n_bytes, const std::string& what, Device& device) {
-  n_bytes = (n_bytes + kTensorAlign - 1) / kTensorAlign * kTensorAlign;
-  const bool is_shared = n_bytes <= kSharedBytes;
-  if (!is_shared || !shared_ || n_shared_used_ + n_bytes > kSharedBytes) {
-    ZINC_TRY(buffer, device.allocate(is_shared ? kSharedBytes : n_bytes, what));
-    buffers_.push_back(std::make_unique<Buffer>(std::move(buffer)));
-    device_bytes_ += buffers_.back()->size();
-    if (!is_shared) return BufferRange{buffers_.back().get(), 0};
-    shared_ = buffers_.back().get();
-    n_shared_used_ = 0;
+Status Weights::upload_tensor(const Tensor& tensor, WeightUploader& uploader) {
+  const ValueInfo& info = *tensor.info;
+  if (tensor.matrix) {
+    tensor.matrix->bytes = tensor.range.address();
+    const WeightRows rows(info.weight, tensor.matrix->n_in, tensor.kind);
+    return uploader.upload_matrix(rows, *tensor.matrix, tensor.range);
   }
-  const BufferRange range{shared_, n_shared_used_};
-  n_shared_used_ += n_bytes;
-  return range;
+  std::vector<float>& floats = host_vectors_[info.name];
+  floats.resize(static_cast<size_t>(info.shape.elems()));
+  info.weight.format->dequantize(info.weight.bytes, floats);
+  vectors_[info.name] = tensor.range.address();
+  return uploader.upload_vector(floats, tensor.range);
 }
 
 const DeviceMatrix* Weights::matrix(const std::string& name) const {

@@ -3,12 +3,14 @@
 // vectors are f32.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "backend/backend.h"
 #include "backend/gpu/device.h"
+#include "backend/gpu/kernel_formats.h"
 #include "backend/gpu/panel_format.h"
 
 namespace zinc::gpu {
@@ -48,9 +50,8 @@ class WeightRows {
 class WeightUploader {
  public:
   virtual ~WeightUploader() = default;
-  virtual bool pads_last_segment() const = 0;  // of the panels
-  // Whether the backend has kernels for a panel format; otherwise the weights are dequantized.
-  virtual bool has_format([[maybe_unused]] std::string_view format) const { return true; }
+  virtual KernelFormats formats() const = 0;
+  virtual size_t staging_bytes() const = 0;  // of device memory, while weights are uploaded, at most
   virtual Status upload_matrix(const WeightRows& rows, const DeviceMatrix& matrix, const BufferRange& to) = 0;
   virtual Status upload_vector(std::span<const float> vector, const BufferRange& to) = 0;
 };
@@ -60,6 +61,7 @@ class Weights final : public DeviceWeights {
   static Result<std::unique_ptr<Weights>> upload(std::span<const Graph* const> graphs, Device& device,
                                                  WeightUploader& uploader, const ReleaseFilePages& release_file_pages);
   size_t device_bytes() const override { return device_bytes_; }
+  size_t upload_bytes() const override { return upload_bytes_; }
 
   const DeviceMatrix* matrix(const std::string& name) const;  // of linear and moe_linear; nullptr: none
   const DeviceMatrix* table(const std::string& name) const;   // of embed
@@ -67,19 +69,25 @@ class Weights final : public DeviceWeights {
   const std::vector<float>& host_vector(const std::string& name) const { return host_vectors_.at(name); }
 
  private:
-  Status add_graph(const Graph& graph, Device& device, WeightUploader& uploader, const ReleaseFilePages& release);
-  Status add_matrix(const ValueInfo& info, bool is_table, Device& device, WeightUploader& uploader);
-  Status add_vector(const ValueInfo& info, Device& device, WeightUploader& uploader);
-  Result<BufferRange> allocate(size_t n_bytes, const std::string& what, Device& device);
+  struct Tensor {
+    const ValueInfo* info;
+    DeviceMatrix* matrix;  // nullptr: a vector
+    WeightRows::Kind kind;
+    size_t n_bytes;
+    BufferRange range = {};
+  };
+  std::vector<Tensor> lay_out(std::span<const Graph* const> graphs, const KernelFormats& kernels);
+  std::optional<Tensor> add_matrix(const ValueInfo& info, bool is_table, const KernelFormats& kernels);
+  std::optional<Tensor> add_vector(const ValueInfo& info);
+  Status allocate(std::span<Tensor> tensors, Device& device);
+  Status upload_tensor(const Tensor& tensor, WeightUploader& uploader);
 
   std::unordered_map<std::string, DeviceMatrix> matrices_;
   std::unordered_map<std::string, DeviceMatrix> tables_;  // only if stored differently from the matrix of the same name
   std::unordered_map<std::string, Address> vectors_;
   std::unordered_map<std::string, std::vector<float>> host_vectors_;
   std::vector<std::unique_ptr<Buffer>> buffers_;
-  const Buffer* shared_ = nullptr;  // of small tensors
-  size_t n_shared_used_ = 0;
-  size_t device_bytes_ = 0;
+  size_t device_bytes_ = 0, upload_bytes_ = 0;
 };
 
 }  // namespace zinc::gpu

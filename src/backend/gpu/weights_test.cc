@@ -13,8 +13,8 @@ namespace {
 // Keeps what it is given.
 class RecordingUploader final : public WeightUploader {
  public:
-  bool pads_last_segment() const override { return false; }
-  bool has_format(std::string_view format) const override { return format != missing_format; }
+  KernelFormats formats() const override { return kernels; }
+  size_t staging_bytes() const override { return 0; }
   Status upload_matrix(const WeightRows& rows, const DeviceMatrix& matrix, const BufferRange&) override {
     const size_t n_rows = static_cast<size_t>(matrix.n_out * matrix.n_experts);
     copied.emplace_back(n_rows * rows.row_bytes());
@@ -26,7 +26,7 @@ class RecordingUploader final : public WeightUploader {
     return ok_status();
   }
   std::vector<std::vector<std::byte>> copied;
-  std::string_view missing_format;
+  KernelFormats kernels = {.backend = "test"};
 };
 
 class GpuWeights : public testing::Test {
@@ -90,16 +90,17 @@ TEST_F(GpuWeights, a_format_without_panels_becomes_f16_for_matmuls_and_f32_for_l
 }
 
 TEST_F(GpuWeights, a_panel_format_without_kernels_on_this_device_is_dequantized) {
-  uploader_.missing_format = "bf16";
+  uploader_.kernels.has_panels = [](std::string_view format) { return format != "bf16"; };
   const auto weights = upload(*find_format("bf16"));
   EXPECT_EQ(weights->table("table")->format->name, "f32");
   EXPECT_EQ(weights->matrix("table")->format->name, "f16");
 }
 
-TEST_F(GpuWeights, small_tensors_share_an_allocation_and_the_bytes_are_those_allocated) {
+TEST_F(GpuWeights, tensors_share_an_allocation_and_the_bytes_are_those_allocated) {
   const auto weights = upload(*find_format("f16"));
   ASSERT_EQ(device_.allocations.size(), 1u);
   EXPECT_EQ(weights->device_bytes(), device_.allocations[0].n_bytes);
+  EXPECT_EQ(weights->device_bytes(), static_cast<size_t>(weights->matrix("table")->matrix_bytes) + 64 * sizeof(float));
   const float* norm = reinterpret_cast<const float*>(weights->vector("norm"));
   EXPECT_EQ(norm[7], 3.5f);
   EXPECT_EQ(weights->vector("norm") % 256, weights->matrix("table")->bytes % 256);

@@ -37,31 +37,17 @@ Workspace::Workspace(const Graph& graph, const Weights& weights, const Cache& ca
       bucket_(bucket),
       options_(options),
       uses_(graph, bucket.keep_values),
-      steps_(fuse_steps(weights)),
+      calls_(fuse(graph, uses_, weights, options.kernels, sizes(), bucket.keep_values)),
       plan_(plan_memory(graph, bucket.max_tokens, bucket.max_outputs, bucket.keep_values, extended_uses())),
       layout_(bucket, cache, options.upload) {
   find_quantized();
   find_rope_frequencies(weights);
 }
 
-std::vector<Workspace::FusedStep> Workspace::fuse_steps(const Weights& weights) const {
-  std::vector<FusedStep> steps;
-  for (const StepClass& sizes : step_classes(bucket_)) {
-    steps.push_back({sizes, fuse(graph_, uses_, weights, options_.kernels, sizes, bucket_.keep_values)});
-  }
-  return steps;
-}
-
 std::vector<ExtendedUse> Workspace::extended_uses() const {
   std::vector<ExtendedUse> uses;
-  for (const FusedStep& step : steps_) append_extended_uses(graph_, uses_, step.calls, uses);
+  append_extended_uses(graph_, uses_, calls_, uses);
   return uses;
-}
-
-const std::vector<FusedCall>& Workspace::calls(const StepClass& sizes) const {
-  const auto found = std::ranges::find(steps_, sizes, &FusedStep::sizes);
-  ZINC_CHECK(found != steps_.end());
-  return found->calls;
 }
 
 void Workspace::add_use(const std::optional<QuantizedActivation>& activation, int node) {
@@ -76,16 +62,14 @@ void Workspace::add_use(const std::optional<QuantizedActivation>& activation, in
 }
 
 void Workspace::find_quantized() {
-  for (const FusedStep& step : steps_) {
-    for (const FusedCall& call : step.calls) {
-      std::visit(
-          [&](const auto& kind) {
-            if constexpr (requires { kind.out.q8; }) add_use(kind.out.q8, call.at);
-            if constexpr (requires { kind.q8; }) add_use(kind.q8, call.at);
-            if constexpr (requires { kind.to.block; }) add_use(kind.to, call.at);
-          },
-          call.kind);
-    }
+  for (const FusedCall& call : calls_) {
+    std::visit(
+        [&](const auto& kind) {
+          if constexpr (requires { kind.out.q8; }) add_use(kind.out.q8, call.at);
+          if constexpr (requires { kind.q8; }) add_use(kind.q8, call.at);
+          if constexpr (requires { kind.to.block; }) add_use(kind.to, call.at);
+        },
+        call.kind);
   }
 }
 

@@ -1,6 +1,6 @@
-// Device memory of one plan, allocated when it is compiled: activations, quantized activations, split-KV partial
-// results, experts sorted by tile, candidates of sampling. A backend derives its own workspace, which adds what only
-// its kernels need.
+// Device memory of the steps of one class, allocated when a plan is compiled: activations, quantized activations,
+// split-KV partial results, experts sorted by tile, candidates of sampling. A backend derives its own workspace, which
+// adds what only its kernels need.
 #pragma once
 
 #include <algorithm>
@@ -53,7 +53,8 @@ class Workspace {
   Address address(Value v) const { return arena_.address() + offset(v) * sizeof(float); }
   const Buffer& arena() const { return arena_; }
   const GraphUses& uses() const { return uses_; }
-  const std::vector<FusedCall>& calls(const StepClass& sizes) const;  // REQUIRES: one of the bucket's step classes
+  StepClass sizes() const { return {bucket_.max_tokens, bucket_.max_outputs}; }
+  const std::vector<FusedCall>& calls() const { return calls_; }
   const UploadLayout& layout() const { return layout_; }
   int max_seqs() const { return bucket_.max_seqs; }
   Q8Buffers q8_buffers(const QuantizedActivation& activation) const;
@@ -87,17 +88,12 @@ class Workspace {
   struct Sizes {
     size_t partial_floats = 0, n_done_counters = 0, delta_floats = 0;
   };
-  struct FusedStep {
-    StepClass sizes;
-    std::vector<FusedCall> calls;
-  };
   // Memory of a quantized activation, from its producer to its last use.
   struct PlacedActivation {
     QuantizedActivation activation;
     int first_node, last_node;
     size_t offset = 0;
   };
-  std::vector<FusedStep> fuse_steps(const Weights& weights) const;
   std::vector<ExtendedUse> extended_uses() const;
   void find_quantized();
   void add_use(const std::optional<QuantizedActivation>& activation, int node);
@@ -109,7 +105,7 @@ class Workspace {
 
   WorkspaceOptions options_;
   GraphUses uses_;
-  std::vector<FusedStep> steps_;
+  std::vector<FusedCall> calls_;
   MemoryPlan plan_;
   UploadLayout layout_;
   std::vector<PlacedActivation> quantized_;

@@ -2,6 +2,7 @@
 #include "backend/backend.h"
 
 #include <array>
+#include <map>
 
 #include "backend/reference/reference_cache.h"
 #include "backend/reference/reference_plan.h"
@@ -14,14 +15,29 @@ namespace zinc {
 namespace reference {
 namespace {
 
+// Used in place, in the mapped file.
 class ReferenceWeights final : public DeviceWeights {
  public:
-  size_t device_bytes() const override { return 0; }  // used in place, in the mapped file
+  explicit ReferenceWeights(std::span<const Graph* const> graphs) {
+    std::map<std::string_view, size_t> n_bytes;  // by tensor name
+    for (const Graph* graph : graphs) {
+      for (int i = 0; i < graph->n_values(); ++i) {
+        const ValueInfo& info = graph->info(Value{i});
+        if (info.is_weight()) n_bytes.emplace(info.name, info.weight.bytes.size());
+      }
+    }
+    for (const auto& [name, n] : n_bytes) device_bytes_ += n;
+  }
+  size_t device_bytes() const override { return device_bytes_; }
+
+ private:
+  size_t device_bytes_ = 0;
 };
 
 class ReferenceBackend final : public Backend {
  public:
-  explicit ReferenceBackend(int n_threads) : threads_(n_threads > 0 ? n_threads : default_thread_count()) {}
+  ReferenceBackend(std::shared_ptr<ThreadPool> threads, AllocateBuffer allocate)
+      : pool_(std::move(threads)), threads_(*pool_), allocate_(allocate) {}
 
   DeviceInfo info() const override { return {"reference interpreter", physical_memory_bytes()}; }
 
@@ -29,8 +45,9 @@ class ReferenceBackend final : public Backend {
 
   double clock_mhz() override { return processor_mhz(); }
 
-  Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const>, const ReleaseFilePages&) override {
-    return std::unique_ptr<DeviceWeights>(std::make_unique<ReferenceWeights>());
+  Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const> graphs,
+                                                const ReleaseFilePages&) override {
+    return std::unique_ptr<DeviceWeights>(std::make_unique<ReferenceWeights>(graphs));
   }
 
   Result<std::unique_ptr<CacheMemory>> allocate_cache(std::span<const LayerCache> layers,
@@ -40,23 +57,30 @@ class ReferenceBackend final : public Backend {
                   sizes.kv_format ? sizes.kv_format->name : "(none)");
     }
     if (Status fits = check_kv_blocks(*sizes.kv_format, layers); !fits.ok()) return fits.error();
-    return std::unique_ptr<CacheMemory>(std::make_unique<ReferenceCache>(layers, sizes));
+    ZINC_TRY(cache, ReferenceCache::allocate(layers, sizes, allocate_));
+    return std::unique_ptr<CacheMemory>(std::move(cache));
   }
 
   Result<std::unique_ptr<Plan>> compile(const Graph& graph, DeviceWeights&, CacheMemory& cache,
                                         const Bucket& bucket) override {
-    return std::unique_ptr<Plan>(
-        std::make_unique<ReferencePlan>(graph, static_cast<ReferenceCache&>(cache), threads_, bucket));
+    return ReferencePlan::compile(graph, static_cast<ReferenceCache&>(cache), threads_, allocate_, bucket);
+  }
+
+  std::unique_ptr<Backend> without_memory() override {
+    return std::make_unique<ReferenceBackend>(pool_, AlignedBuffer::reserve);
   }
 
  private:
-  ThreadPool threads_;
+  std::shared_ptr<ThreadPool> pool_;
+  ThreadPool& threads_;
+  AllocateBuffer allocate_;
 };
 
-constexpr std::array<std::string_view, 4> kKvFormats = {"f32", "f16", "q8_0", "fp8"};
+constexpr std::array<std::string_view, 5> kKvFormats = {"f32", "f16", "q8_0", "fp8", "q4_0"};
 
 Result<std::unique_ptr<Backend>> open(int n_threads) {
-  return std::unique_ptr<Backend>(std::make_unique<ReferenceBackend>(n_threads));
+  auto threads = std::make_shared<ThreadPool>(n_threads > 0 ? n_threads : default_thread_count());
+  return std::unique_ptr<Backend>(std::make_unique<ReferenceBackend>(std::move(threads), AlignedBuffer::allocate));
 }
 
 }  // namespace

@@ -240,8 +240,8 @@ TEST(BackendRecord, lists_kv_formats_with_a_quantize_function_and_the_default_am
   }
   const BackendInfo& cpu = *find_backend("cpu").value();
   EXPECT_FALSE(has_kv_format(cpu, "fp8"));
-  EXPECT_EQ(kv_format_names(cpu), "f32, f16 or q8_0");
-  EXPECT_EQ(all_kv_formats(), (std::vector<std::string_view>{"f32", "f16", "q8_0", "fp8"}));
+  EXPECT_EQ(kv_format_names(cpu), "f32, f16, q8_0 or q4_0");
+  EXPECT_EQ(all_kv_formats(), (std::vector<std::string_view>{"f32", "f16", "q8_0", "q4_0", "fp8"}));
 }
 
 }  // namespace

@@ -4,8 +4,24 @@
 
 namespace zinc::reference {
 
-ReferenceCache::ReferenceCache(std::span<const LayerCache> layers, CacheSizes sizes)
-    : layers_(layers.begin(), layers.end()), sizes_(std::move(sizes)), offsets_(layers.size()) {
+Result<std::unique_ptr<ReferenceCache>> ReferenceCache::allocate(std::span<const LayerCache> layers,
+                                                                 const CacheSizes& sizes,
+                                                                 AllocateBuffer allocate_buffer) {
+  std::unique_ptr<ReferenceCache> cache(new ReferenceCache(layers, sizes, allocate_buffer));
+  size_t n_bytes = cache->state_bytes() * static_cast<size_t>(sizes.n_slots);
+  bool is_allocated = cache->states_.size() == n_bytes;
+  for (const Group& group : cache->groups_) {
+    const size_t n = group.page_bytes * static_cast<size_t>(group.n_pages);
+    is_allocated = is_allocated && group.bytes.size() == n;
+    n_bytes += n;
+  }
+  if (is_allocated) return cache;
+  return fail(ErrorCode::out_of_memory, "out of memory: cannot allocate {} bytes for the KV cache", n_bytes);
+}
+
+ReferenceCache::ReferenceCache(std::span<const LayerCache> layers, const CacheSizes& sizes,
+                               AllocateBuffer allocate_buffer)
+    : layers_(layers.begin(), layers.end()), sizes_(sizes), offsets_(layers.size()) {
   const std::vector<PageGroup> groups = page_groups(layers_);
   ZINC_CHECK(groups.size() == sizes_.n_pages.size());
   for (size_t g = 0; g < groups.size(); ++g) {
@@ -16,7 +32,7 @@ ReferenceCache::ReferenceCache(std::span<const LayerCache> layers, CacheSizes si
       group.page_bytes += zinc::page_bytes(alone, layers_, kv_format());
     }
     group.n_pages = sizes_.n_pages[g];
-    group.bytes.resize(group.page_bytes * static_cast<size_t>(group.n_pages));
+    group.bytes = allocate_buffer(group.page_bytes * static_cast<size_t>(group.n_pages));
     groups_.push_back(std::move(group));
   }
   for (size_t i = 0; i < layers_.size(); ++i) {
@@ -24,19 +40,25 @@ ReferenceCache::ReferenceCache(std::span<const LayerCache> layers, CacheSizes si
     const RecurrentCache& recurrent = layers_[i].recurrent;
     state_floats_ += static_cast<size_t>(recurrent.conv_floats() + recurrent.delta_floats());
   }
-  states_.resize(state_floats_ * static_cast<size_t>(sizes_.n_slots));
+  states_ = allocate_buffer(state_bytes() * static_cast<size_t>(sizes_.n_slots));
   last_sampled_.resize(static_cast<size_t>(sizes_.n_slots), 0);
+}
+
+size_t ReferenceCache::device_bytes() const {
+  size_t n = states_.size() + last_sampled_.capacity() * sizeof(TokenId);
+  for (const Group& group : groups_) n += group.bytes.size();
+  return n;
 }
 
 std::span<std::byte> ReferenceCache::page(int group, PageId page) {
   Group& g = groups_[static_cast<size_t>(group)];
   ZINC_CHECK(page >= 0 && page < g.n_pages);
-  return std::span(g.bytes).subspan(static_cast<size_t>(page) * g.page_bytes, g.page_bytes);
+  return g.bytes.bytes().subspan(static_cast<size_t>(page) * g.page_bytes, g.page_bytes);
 }
 
 std::span<float> ReferenceCache::state(int slot) {
   ZINC_CHECK(slot >= 0 && slot < sizes_.n_slots);
-  return std::span(states_).subspan(static_cast<size_t>(slot) * state_floats_, state_floats_);
+  return {states_.as<float>() + static_cast<size_t>(slot) * state_floats_, state_floats_};
 }
 
 std::span<std::byte> ReferenceCache::key_row(int layer, PageId page_id, int offset, int head) {

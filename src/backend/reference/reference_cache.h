@@ -7,12 +7,15 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "base/aligned_buffer.h"
 
 namespace zinc::reference {
 
 class ReferenceCache final : public CacheMemory {
  public:
-  ReferenceCache(std::span<const LayerCache> layers, CacheSizes sizes);
+  static Result<std::unique_ptr<ReferenceCache>> allocate(std::span<const LayerCache> layers, const CacheSizes& sizes,
+                                                          AllocateBuffer allocate_buffer);
+  size_t device_bytes() const override;
 
   void copy_page(int group, PageId from, PageId to) override;
   void copy_state(int from_slot, int to_slot) override;
@@ -43,8 +46,9 @@ class ReferenceCache final : public CacheMemory {
   struct Group {
     size_t page_bytes = 0;
     int n_pages = 0;
-    std::vector<std::byte> bytes;
+    AlignedBuffer bytes;
   };
+  ReferenceCache(std::span<const LayerCache> layers, const CacheSizes& sizes, AllocateBuffer allocate_buffer);
   std::span<std::byte> page(int group, PageId page);
   std::span<float> state(int slot);
 
@@ -53,7 +57,7 @@ class ReferenceCache final : public CacheMemory {
   std::vector<LayerOffsets> offsets_;
   std::vector<Group> groups_;
   size_t state_floats_ = 0;
-  std::vector<float> states_;
+  AlignedBuffer states_;
   std::vector<TokenId> last_sampled_;
 };
 

@@ -1,18 +1,49 @@
 #include "backend/reference/reference_plan.h"
 
+#include <algorithm>
+
 #include "graph/memory_plan.h"
 
 namespace zinc::reference {
 
-ReferencePlan::ReferencePlan(const Graph& graph, ReferenceCache& cache, ThreadPool& threads, const Bucket& bucket)
-    : graph_(graph), cache_(cache), threads_(threads), bucket_(bucket) {
-  const MemoryPlan plan = plan_memory(graph, bucket.max_tokens, bucket.max_outputs, bucket.keep_values);
-  arena_.resize(plan.n_elems);
-  for (int i = 0; i < graph.n_values(); ++i) {
-    const bool is_weight = graph.info(Value{i}).is_weight();
-    data_.push_back(is_weight ? nullptr : arena_.data() + plan.offsets[static_cast<size_t>(i)]);
+Result<std::unique_ptr<Plan>> ReferencePlan::compile(const Graph& graph, ReferenceCache& cache, ThreadPool& threads,
+                                                     AllocateBuffer allocate_buffer, const Bucket& bucket) {
+  std::unique_ptr<ReferencePlan> plan(new ReferencePlan(graph, cache, threads, bucket));
+  if (Status s = plan->prepare(allocate_buffer); !s.ok()) return s.error();
+  return std::unique_ptr<Plan>(std::move(plan));
+}
+
+Status ReferencePlan::prepare(AllocateBuffer allocate_buffer) {
+  const MemoryPlan plan = plan_memory(graph_, bucket_.max_tokens, bucket_.max_outputs, bucket_.keep_values);
+  const size_t n_bytes = std::max<size_t>(1, plan.n_elems) * sizeof(float);
+  arena_ = allocate_buffer(n_bytes);
+  if (arena_.size() < n_bytes) {
+    return fail(ErrorCode::out_of_memory, "out of memory: cannot allocate {} bytes for activations", n_bytes);
   }
-  for (const Node& node : graph.nodes()) kernels_.push_back(find_kernel(node.op));
+  for (int i = 0; i < graph_.n_values(); ++i) {
+    const bool is_weight = graph_.info(Value{i}).is_weight();
+    data_.push_back(is_weight ? nullptr : arena_.as<float>() + plan.offsets[static_cast<size_t>(i)]);
+  }
+  for (const Node& node : graph_.nodes()) kernels_.push_back(find_kernel(node.op));
+  const size_t n_tokens = static_cast<size_t>(bucket_.max_tokens), n_outputs = static_cast<size_t>(bucket_.max_outputs);
+  const auto floats_of = [&](Value v) { return v ? static_cast<size_t>(graph_.info(v).shape.elems()) : 0; };
+  tokens_.reserve(n_tokens);
+  seq_of_token_.reserve(n_tokens);
+  for (StepResult& result : results_) {
+    result.sampled.reserve(n_outputs);
+    result.logits.reserve(n_outputs * floats_of(graph_.logits()));
+    result.hidden.reserve(n_tokens * floats_of(graph_.hidden()));
+  }
+  return ok_status();
+}
+
+size_t ReferencePlan::device_bytes() const {
+  const auto bytes_of = [](const auto& vector) { return vector.capacity() * sizeof(vector[0]); };
+  size_t n = arena_.size() + bytes_of(data_) + bytes_of(kernels_) + bytes_of(tokens_) + bytes_of(seq_of_token_);
+  for (const StepResult& result : results_) {
+    n += bytes_of(result.sampled) + bytes_of(result.logits) + bytes_of(result.hidden);
+  }
+  return n;
 }
 
 void ReferencePlan::check(const StepInputs& in) const {
@@ -53,7 +84,9 @@ void ReferencePlan::run_nodes(const StepInputs& inputs) {
 
 void ReferencePlan::store_result(const StepInputs& in) {
   StepResult& result = results_[n_started_++ % results_.size()];
-  result = {};
+  result.logits.clear();
+  result.hidden.clear();
+  result.sampled.clear();
   const StepState step{graph_, in, cache_, threads_, data_, seq_of_token_};
   if (n_outputs_ > 0) {
     const std::span<const int32_t> sampled = step.i32(graph_.nodes().back().out[0]);

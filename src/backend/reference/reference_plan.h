@@ -1,4 +1,5 @@
-// Runs a graph's nodes one by one. start() computes the whole step; wait() returns its result.
+// Runs a graph's nodes one by one. start() computes the whole step; wait() returns its result. Kernels allocate scratch
+// memory of some rows, which a step frees.
 #pragma once
 
 #include <array>
@@ -6,12 +7,15 @@
 
 #include "backend/plan.h"
 #include "backend/reference/kernels.h"
+#include "base/aligned_buffer.h"
 
 namespace zinc::reference {
 
 class ReferencePlan final : public Plan {
  public:
-  ReferencePlan(const Graph& graph, ReferenceCache& cache, ThreadPool& threads, const Bucket& bucket);
+  static Result<std::unique_ptr<Plan>> compile(const Graph& graph, ReferenceCache& cache, ThreadPool& threads,
+                                               AllocateBuffer allocate_buffer, const Bucket& bucket);
+  size_t device_bytes() const override;
   void start(const StepInputs& inputs) override;
   Result<StepOutput> wait() override;
   std::span<const float> value(Value v) const override;
@@ -21,6 +25,9 @@ class ReferencePlan final : public Plan {
     std::vector<TokenId> sampled;
     std::vector<float> logits, hidden;
   };
+  ReferencePlan(const Graph& graph, ReferenceCache& cache, ThreadPool& threads, const Bucket& bucket)
+      : graph_(graph), cache_(cache), threads_(threads), bucket_(bucket) {}
+  Status prepare(AllocateBuffer allocate_buffer);
   void check(const StepInputs& inputs) const;
   void run_nodes(const StepInputs& inputs);
   void store_result(const StepInputs& inputs);
@@ -29,7 +36,7 @@ class ReferencePlan final : public Plan {
   ReferenceCache& cache_;
   ThreadPool& threads_;
   Bucket bucket_;
-  std::vector<float> arena_;
+  AlignedBuffer arena_;
   std::vector<float*> data_;
   std::vector<Kernel> kernels_;
   std::vector<TokenId> tokens_;  // of the step, kFromDevice resolved

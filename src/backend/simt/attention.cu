@@ -2,7 +2,7 @@
 // Positions are cut into aligned chunks of 256. Each chunk has its own softmax (max, sum, P * V); chunks are merged in
 // order by one function. So a row's result is bit-identical whether one block loops over its chunks or many blocks
 // split them (split-KV), and whatever rows share a block.
-// A program of this file begins with kKvFormat.
+// A program of this file begins with a file of kv_format/.
 #include "backend/simt/attention_heads.h"
 
 namespace zinc::simt {
@@ -366,9 +366,8 @@ ZINC_DEVICE void attention_decode(const AttentionDecodeParams& params) {
   }
 }
 
-using Kv = KvOf<kKvFormat>::Type;
 ZINC_KERNEL_2_PER_SM attention_decode_f32(__grid_constant__ const AttentionDecodeParams p) {
-  attention_decode<KvF32>(p);
+  if constexpr (Kv::kBits == 32) attention_decode<Kv>(p);  // other formats: attention_decode.cu
 }
 ZINC_KERNEL prepare_heads(__grid_constant__ const HeadsParams p) { prepare_heads<Kv>(p); }
 ZINC_KERNEL kv_write(KvWriteParams p) { kv_write<Kv>(p); }

@@ -5,8 +5,6 @@
 
 namespace zinc::simt {
 
-using Kv = KvOf<kShape.kv_format>::Type;
-
 constexpr int kKeyDim = kShape.k_dim, kValueDim = kShape.v_dim, kRows = kShape.tile_heads;
 constexpr int kKeyBlocks = (kKeyDim + 31) / 32, kValueRow = (kValueDim + 31) / 32 * 32;
 constexpr int kGroupWarps = warps_per_kv_tile(kShape), kWarpGroups = kv_tiles_in_flight(kShape),

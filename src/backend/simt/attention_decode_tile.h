@@ -94,7 +94,7 @@ struct DecodeBlock {
   // f16, and all threads issue the same number of copies at fixed offsets from their first.
   static constexpr int kValuePieces = kValueRow / 8;
   static constexpr bool kUniformCopies =
-      kShape.kv_format == kKvF16 && kKeyBlocks * 4 % kGroupWarps == 0 && kValueRow == kGroupWarps * kWarpDims;
+      Kv::kBits == 16 && kKeyBlocks * 4 % kGroupWarps == 0 && kValueRow == kGroupWarps * kWarpDims;
   ZINC_DEVICE int thread_in_group() const { return static_cast<int>(threadIdx.x) % (kGroupWarps * 32); }
   ZINC_DEVICE KvTilePages pages_of(int kv_tile, int2 pages_of_tile, int last_ready) const {
     return KvTilePages(head_of(kv, pages_of_tile.x, kv_head), head_of(kv, pages_of_tile.y, kv_head), kv_tile, oldest,
@@ -119,7 +119,7 @@ struct DecodeBlock {
       }
       return;
     }
-    if constexpr (kShape.kv_format != kKvF16) return convert_keys<Kv>(to, pages);
+    if constexpr (Kv::kBits != 16) return convert_keys<Kv>(to, pages);
 #pragma unroll 1
     for (int i = thread_in_group(); i < kKvTilePositions * kKeyBlocks * 4; i += kGroupWarps * 32) {
       const int pos = i % kKvTilePositions, piece = i / kKvTilePositions;
@@ -156,7 +156,7 @@ struct DecodeBlock {
       }
       return;
     }
-    if constexpr (kShape.kv_format != kKvF16) return convert_values<Kv>(to, pages);
+    if constexpr (Kv::kBits != 16) return convert_values<Kv>(to, pages);
 #pragma unroll 1
     for (int i = thread_in_group(); i < kKvTilePositions * kPieces; i += kGroupWarps * 32) {
       const int pos = i / kPieces, dim = i % kPieces * 8;
@@ -165,34 +165,34 @@ struct DecodeBlock {
       KvAsF16<Kv>::copy_value(to.value_at(pos, dim), page + kv.value_begin, kValueRow, page_offset, dim);
     }
   }
-  // Converts 8-bit elements to f16. Several loads per thread are in flight to hide latency.
-  template <class Bytes>
+  // Converts quantized elements to f16. Several loads per thread are in flight to hide latency.
+  template <class Quants>
   ZINC_DEVICE void convert_keys(const SmemKv& to, const KvTilePages& pages) const {
-    convert<Bytes, kKvTilePositions * kKeyBlocks * 2>(
+    convert<Quants, kKvTilePositions * kKeyBlocks * 2>(
         [&](int i) {
           int page_offset;
           const u8* page = pages.find(i % kKvTilePositions, page_offset);
-          return KvAsF16<Bytes>::key_piece(page, kKeyDim, page_offset, i / kKvTilePositions);
+          return KvAsF16<Quants>::key_piece(page, kKeyDim, page_offset, i / kKvTilePositions);
         },
         [&](int i, int half) { return to.key_at(i % kKvTilePositions, i / kKvTilePositions * 2 + half); });
   }
-  template <class Bytes>
+  template <class Quants>
   ZINC_DEVICE void convert_values(const SmemKv& to, const KvTilePages& pages) const {
     constexpr int kPieces = kValueRow / 16;
-    convert<Bytes, kKvTilePositions * kPieces>(
+    convert<Quants, kKvTilePositions * kPieces>(
         [&](int i) {
           int page_offset;
           const u8* page = pages.find(i / kPieces, page_offset);
-          return KvAsF16<Bytes>::value_piece(page + kv.value_begin, kValueRow, page_offset, i % kPieces * 16);
+          return KvAsF16<Quants>::value_piece(page + kv.value_begin, kValueRow, page_offset, i % kPieces * 16);
         },
         [&](int i, int half) { return to.value_at(i / kPieces, i % kPieces * 16 + half * 8); });
   }
-  template <class Bytes, int n_pieces, class Load, class Dest>
+  template <class Quants, int n_pieces, class Load, class Dest>
   ZINC_DEVICE void convert(const Load& load, const Dest& dest) const {
     constexpr int kInFlight = 4, kStep = kGroupWarps * 32;
 #pragma unroll 1
     for (int first = thread_in_group(); first < n_pieces; first += kInFlight * kStep) {
-      typename KvAsF16<Bytes>::Piece pieces[kInFlight];
+      typename KvAsF16<Quants>::Piece pieces[kInFlight];
 #pragma unroll
       for (int k = 0; k < kInFlight; ++k) pieces[k] = load(min(first + k * kStep, n_pieces - 1));
 #pragma unroll
@@ -258,7 +258,7 @@ struct HeadDestination {
     if (part > kQuery && in_head_dim) {
       u8* head = head_of(block.kv, block.columns[static_cast<u32>(block.position) / kPageTokens], block.kv_head);
       page = head + (part == kKey ? 0 : block.kv.value_begin);
-      if constexpr (kShape.kv_format == kKvF16) {
+      if constexpr (Kv::kBits == 16) {
         page +=
             part == kKey ? (dim / 8 * kPageTokens + block.page_offset) * 16 : (block.page_offset * kValueRow + dim) * 2;
       }
@@ -269,10 +269,10 @@ struct HeadDestination {
 
   ZINC_DEVICE void store(const DecodeBlock& block, const Vec8& x) const {
     uint4 f16 = to_f16(x);
-    if constexpr (kShape.kv_format == kKvF16) {
+    if constexpr (Kv::kBits == 16) {
       if (page) *reinterpret_cast<uint4*>(page) = f16;
     } else if (part > kQuery) {
-      f16 = store_bytes<Kv>(block.page_offset, x);
+      f16 = store_quants<Kv>(block.page_offset, x);
     }
     if (smem < 0) return;
     if (part == kQuery) {
@@ -281,21 +281,21 @@ struct HeadDestination {
     }
     smem_at<uint4>(block.smem, smem) = f16;
   }
-  // Four lanes share a scale, as in Bytes::write. Returns the stored values as f16.
-  template <class Bytes>
-  ZINC_DEVICE uint4 store_bytes(int page_offset, const Vec8& x) const {
-    typename Bytes::Scale scale;
-    const uint2 bytes = Bytes::quantize_vec8(x, scale);
+  // Four lanes share a scale, as in Quants::write. Returns the stored values as f16.
+  template <class Quants>
+  ZINC_DEVICE uint4 store_quants(int page_offset, const Vec8& x) const {
+    typename Quants::Scale scale;
+    const typename Quants::Eight eight = Quants::quantize_vec8(x, scale);
     if (page) {
       const int offset =
-          part == kKey ? (dim / 16 * kPageTokens + page_offset) * 16 + dim % 16 : page_offset * kValueRow + dim;
+          part == kKey ? key_offset<Quants>(page_offset, dim) : value_offset<Quants>(page_offset, kValueRow, dim);
       const int block = part == kKey ? dim / 32 * kPageTokens + page_offset : page_offset * (kValueDim / 32) + dim / 32;
-      *reinterpret_cast<uint2*>(page + offset) = bytes;
+      *reinterpret_cast<typename Quants::Eight*>(page + offset) = eight;
       auto* scales =
-          reinterpret_cast<typename Bytes::Scale*>(page + (part == kKey ? kKeyDim : kValueDim) * kPageTokens);
+          reinterpret_cast<typename Quants::Scale*>(page + scales_offset<Quants>(part == kKey ? kKeyDim : kValueDim));
       if (dim % 32 == 0) scales[block] = scale;
     }
-    return Bytes::to_f16(bytes, scale);
+    return Quants::to_f16(eight, scale);
   }
 };
 
@@ -335,7 +335,7 @@ struct DecodeKvTile {
     constexpr int kPieceStride = SmemKv::kPieceStride, kHalf = kKeyBlocks * 4 * kPieceStride;
     clear(scores);
     // With 8-bit KV caches, conversions and the scores of a tile would need too many registers if unrolled.
-#pragma unroll(kTiles == 8 && kShape.kv_format != kKvF16 ? 1 : kKeyBlocks <= 4 ? kKeyBlocks : 2)
+#pragma unroll(kTiles == 8 && Kv::kBits != 16 ? 1 : kKeyBlocks <= 4 ? kKeyBlocks : 2)
     for (int b = 0; b < kKeyBlocks; ++b) {
       const uint4 a = smem_at<uint4>(block.smem, query + b * 128), c = smem_at<uint4>(block.smem, query + b * 128 + 16);
 #pragma unroll

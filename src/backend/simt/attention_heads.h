@@ -10,12 +10,12 @@ template <class Kv>
 ZINC_DEVICE void write_block(const KvLayer& kv, u8* keys, bool is_key, int page_offset, int block, float x) {
   const int i = block * 32 + lane_id();
   if (is_key) {
-    u8* dst = keys + (i / Kv::kPieceElems * kPageTokens + page_offset) * 16 + i % Kv::kPieceElems * Kv::kElemBytes;
-    Kv::write(dst, keys + kv.k_dim * kPageTokens + (block * kPageTokens + page_offset) * Kv::kScaleBytes, x);
+    Kv::write(keys + key_offset<Kv>(page_offset, i),
+              keys + scales_offset<Kv>(kv.k_dim) + (block * kPageTokens + page_offset) * Kv::kScaleBytes, x);
   } else {
     u8* values = keys + kv.value_begin;
-    u8* dst = values + (page_offset * padded(kv.v_dim) + i) * Kv::kElemBytes;
-    Kv::write(dst, values + kv.v_dim * kPageTokens + (page_offset * (kv.v_dim / 32) + block) * Kv::kScaleBytes, x);
+    Kv::write(values + value_offset<Kv>(page_offset, padded(kv.v_dim), i),
+              values + scales_offset<Kv>(kv.v_dim) + (page_offset * (kv.v_dim / 32) + block) * Kv::kScaleBytes, x);
   }
 }
 

@@ -324,7 +324,6 @@ ZINC_DEVICE void attention_split_kv(const AttentionParams& p) {
   }
 }
 
-using Kv = KvOf<kShape.kv_format>::Type;
 extern "C" __global__ void __launch_bounds__(256, 1) attention_prefill(__grid_constant__ const AttentionParams p) {
   attention_prefill<Kv, kShape.n_warps, kShape.n_sets>(p);
 }

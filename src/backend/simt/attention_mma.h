@@ -1,7 +1,7 @@
-// Attention on tensor cores, for KV caches of 16 or 8 bits: 16 query rows (tokens and heads that share keys) at a time.
-// A KV tile is 64 positions at a multiple of 64. Scores are f16 MMA with float accumulation; each tile has its own
-// softmax, whose probabilities (P) are rounded to f16. Tiles of a chunk are merged in order, then chunks. An MMA result
-// row depends on that query row alone, so a row's result is the same whatever else is in its tile. A group of
+// Attention on tensor cores, for KV caches of 16 bits or less: 16 query rows (tokens and heads that share keys) at a
+// time. A KV tile is 64 positions at a multiple of 64. Scores are f16 MMA with float accumulation; each tile has its
+// own softmax, whose probabilities (P) are rounded to f16. Tiles of a chunk are merged in order, then chunks. An MMA
+// result row depends on that query row alone, so a row's result is the same whatever else is in its tile. A group of
 // kGroupWarps warps has sets of 16 rows: each warp computes the scores of 64 / kGroupWarps positions, then 64
 // dimensions of the output.
 #pragma once
@@ -25,35 +25,39 @@ ZINC_DEVICE void cp_async_wait_block() {
 }
 
 // Eight elements of a key (element 8 * i of its 32-element block `block`) or of a value, as f16. pos: position in the
-// page. Kv: an 8-bit format.
-template <class Kv>
+// page. Kv: a quantized format.
+template <class Kv, bool is_f16 = Kv::kBits == 16>
 struct KvAsF16 {
   using Scale = typename Kv::Scale;
+  static ZINC_DEVICE const Scale* key_scales(const u8* keys, int k_dim) {
+    return reinterpret_cast<const Scale*>(keys + scales_offset<Kv>(k_dim));
+  }
+  static ZINC_DEVICE Scale value_scale(const u8* values, int v_dim, int pos, int dim) {
+    return reinterpret_cast<const Scale*>(values + scales_offset<Kv>(v_dim))[pos * (v_dim / 32) + dim / 32];
+  }
   static ZINC_DEVICE uint4 key(const u8* keys, int k_dim, int pos, int block, int i) {
-    const u8* piece = keys + ((block * 2 + i / 2) * kPageTokens + pos) * 16 + i % 2 * 8;
-    const Scale* scales = reinterpret_cast<const Scale*>(keys + k_dim * kPageTokens);
-    return Kv::to_f16(*reinterpret_cast<const uint2*>(piece), scales[block * kPageTokens + pos]);
+    const u8* from = key_group<Kv, 8>(keys, pos, block * 4 + i);
+    return Kv::to_f16(*reinterpret_cast<const typename Kv::Eight*>(from),
+                      key_scales(keys, k_dim)[block * kPageTokens + pos]);
   }
   static ZINC_DEVICE uint4 value(const u8* values, int v_dim, int pos, int dim) {
-    const Scale* scales = reinterpret_cast<const Scale*>(values + v_dim * kPageTokens);
-    return Kv::to_f16(*reinterpret_cast<const uint2*>(values + pos * v_dim + dim),
-                      scales[pos * (v_dim / 32) + dim / 32]);
+    const u8* from = value_group<Kv>(values, pos, v_dim, dim);
+    return Kv::to_f16(*reinterpret_cast<const typename Kv::Eight*>(from), value_scale(values, v_dim, pos, dim));
   }
-  // Sixteen elements before conversion: piece `piece` of a key, or those at `dim` of a value.
+  // Sixteen elements before conversion: those at 16 * `piece` of a key, or at `dim` of a value.
   struct Piece {
-    uint4 bytes;
+    typename Kv::Sixteen quants;
     Scale scale;
-    ZINC_DEVICE uint4 first() const { return Kv::to_f16(make_uint2(bytes.x, bytes.y), scale); }
-    ZINC_DEVICE uint4 second() const { return Kv::to_f16(make_uint2(bytes.z, bytes.w), scale); }
+    ZINC_DEVICE uint4 first() const { return Kv::to_f16(Kv::first(quants), scale); }
+    ZINC_DEVICE uint4 second() const { return Kv::to_f16(Kv::second(quants), scale); }
   };
   static ZINC_DEVICE Piece key_piece(const u8* keys, int k_dim, int pos, int piece) {
-    const Scale* scales = reinterpret_cast<const Scale*>(keys + k_dim * kPageTokens);
-    return {*reinterpret_cast<const uint4*>(keys + (piece * kPageTokens + pos) * 16),
-            scales[piece / 2 * kPageTokens + pos]};
+    return {*reinterpret_cast<const typename Kv::Sixteen*>(key_group<Kv, 16>(keys, pos, piece)),
+            key_scales(keys, k_dim)[piece / 2 * kPageTokens + pos]};
   }
   static ZINC_DEVICE Piece value_piece(const u8* values, int v_dim, int pos, int dim) {
-    const Scale* scales = reinterpret_cast<const Scale*>(values + v_dim * kPageTokens);
-    return {*reinterpret_cast<const uint4*>(values + pos * v_dim + dim), scales[pos * (v_dim / 32) + dim / 32]};
+    return {*reinterpret_cast<const typename Kv::Sixteen*>(value_group<Kv>(values, pos, v_dim, dim)),
+            value_scale(values, v_dim, pos, dim)};
   }
   static ZINC_DEVICE void copy_key(u8* to, const u8* keys, int k_dim, int pos, int piece) {
     *reinterpret_cast<uint4*>(to) = key(keys, k_dim, pos, piece / 4, piece % 4);
@@ -62,8 +66,8 @@ struct KvAsF16 {
     *reinterpret_cast<uint4*>(to) = value(values, v_dim, pos, dim);
   }
 };
-template <>
-struct KvAsF16<KvF16> {
+template <class Kv>
+struct KvAsF16<Kv, true> {
   static ZINC_DEVICE uint4 key(const u8* keys, int, int pos, int block, int i) {
     return *reinterpret_cast<const uint4*>(keys + ((block * 4 + i) * kPageTokens + pos) * 16);
   }

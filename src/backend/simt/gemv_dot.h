@@ -2,6 +2,7 @@
 // second 4 to 7. A warp has 16 rows of a panel. Bit-identical to quantized_weights.h.
 #pragma once
 
+#include "backend/simt/float_weights.h"
 #include "backend/simt/quantized_weights.h"
 
 namespace zinc::simt {
@@ -167,7 +168,7 @@ struct HalfSegment {
 #pragma unroll
     for (int k = 0; k < kHalfGroups; ++k) {
       // Load x's last groups after the first products: a normed row's state leaves few registers.
-      if (is_normed(kShape.input) && k == kHalfGroups / 2) __syncwarp();
+      if (kShape.is_normed && k == kHalfGroups / 2) __syncwarp();
       int low, high = 0;
       if constexpr (kKind == kSixBitScales && F::kGroupBytes == 16) {
         low = dot_nibbles(raw[k], x.quants + 2 * (first + k));
@@ -186,5 +187,28 @@ struct HalfSegment {
     return value * x.scales[0];
   }
 };
+
+// A segment of float weights, accumulated in order as in float_weights.h.
+template <class F>
+ZINC_DEVICE float dot_float_segment(const u8* segment, int row, const float* x, int n_groups) {
+  float sum = 0;
+#pragma unroll(F::kPieceElems >= 8 ? 2 : 1)
+  for (int g = 0; g < n_groups; ++g) {
+    uint4 pieces[kGroupElems / F::kPieceElems];
+#pragma unroll
+    for (int j = 0; j < kGroupElems / F::kPieceElems; ++j) pieces[j] = float_piece<F>(segment, row, g, j);
+#pragma unroll
+    for (int e = 0; e < kGroupElems; e += 4) {
+      if (F::kPieceElems < 8 && e == kGroupElems / 2) __syncwarp();  // at most half a group of loads in flight
+      const float4 v = *reinterpret_cast<const float4*>(x + g * kGroupElems + e);
+      const float values[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        sum = fmaf(F::element(pieces[(e + k) / F::kPieceElems], (e + k) % F::kPieceElems), values[k], sum);
+      }
+    }
+  }
+  return sum;
+}
 
 }  // namespace zinc::simt

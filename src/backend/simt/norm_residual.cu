@@ -1,5 +1,5 @@
 // Post-norm and residual add, fused: norm(s) of a block's output, the addition to the residual stream, a scale, and
-// optionally a second normed output (second_out). In decode, gemv.cu does the simple case itself (kNormResidualInput). Sums
+// optionally a second normed output (second_out). In decode, gemv.cu does the simple case itself (NormResidualPrologue). Sums
 // have the order of norm_rows (row_ops.cu). A program of this file begins with kResidualSegments, the segments of a row
 // per warp: they stay in registers, with two blocks per SM.
 #include "backend/simt/quantize.h"

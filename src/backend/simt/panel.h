@@ -43,6 +43,10 @@ ZINC_DEVICE u32 expand_fifth_bits(u32 bits) { return ((bits & 15u) * 0x00204081u
 
 template <class... T>
 struct List {};
+template <class A, class B>
+inline constexpr bool kIsSame = false;
+template <class A>
+inline constexpr bool kIsSame<A, A> = true;
 
 // A row's segment in registers, and the activations of linear.cu: specialized in float_weights.h and
 // quantized_weights.h.

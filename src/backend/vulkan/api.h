@@ -1,73 +1,20 @@
-// The Vulkan functions this backend uses, as tables. The loader (libvulkan.so.1) is opened at run time, so that the
-// program builds against the headers alone and starts without a driver. One process-wide instance, never destroyed:
-// drivers keep their own threads.
+// Vulkan-Hpp without exceptions. The loader (libvulkan.so.1) is opened at run time, so that the program builds against
+// the headers alone and starts without a driver: calls go through Vulkan-Hpp's dynamic dispatcher. One process-wide
+// instance, never destroyed: drivers keep their own threads.
 #pragma once
 
 #define VK_NO_PROTOTYPES
-#include <vulkan/vulkan.h>
+#define VULKAN_HPP_NO_EXCEPTIONS
+#define VULKAN_HPP_NO_STRUCT_CONSTRUCTORS  // for designated initializers
+#define VULKAN_HPP_NO_SMART_HANDLE
+#define VULKAN_HPP_DISPATCH_LOADER_DYNAMIC 1
+#define VULKAN_HPP_ENABLE_DYNAMIC_LOADER_TOOL 0
+#define VULKAN_HPP_ASSERT_ON_RESULT(succeeded)  // results are checked, not asserted
+#include <vulkan/vulkan.hpp>
 
 #include "base/result.h"
 
 namespace zinc::vulkan {
-
-#define ZINC_VULKAN_INSTANCE_FUNCTIONS(X)   \
-  X(EnumeratePhysicalDevices)               \
-  X(GetPhysicalDeviceProperties2)           \
-  X(GetPhysicalDeviceFeatures2)             \
-  X(GetPhysicalDeviceMemoryProperties2)     \
-  X(GetPhysicalDeviceQueueFamilyProperties) \
-  X(EnumerateDeviceExtensionProperties)     \
-  X(CreateDevice)                           \
-  X(GetDeviceProcAddr)
-
-#define ZINC_VULKAN_DEVICE_FUNCTIONS(X) \
-  X(DestroyDevice)                      \
-  X(GetDeviceQueue)                     \
-  X(QueueSubmit)                        \
-  X(DeviceWaitIdle)                     \
-  X(AllocateMemory)                     \
-  X(FreeMemory)                         \
-  X(MapMemory)                          \
-  X(CreateBuffer)                       \
-  X(DestroyBuffer)                      \
-  X(GetBufferMemoryRequirements)        \
-  X(BindBufferMemory)                   \
-  X(GetBufferDeviceAddress)             \
-  X(CreateCommandPool)                  \
-  X(DestroyCommandPool)                 \
-  X(AllocateCommandBuffers)             \
-  X(FreeCommandBuffers)                 \
-  X(BeginCommandBuffer)                 \
-  X(EndCommandBuffer)                   \
-  X(CmdCopyBuffer)                      \
-  X(CmdFillBuffer)                      \
-  X(CmdPipelineBarrier)                 \
-  X(CmdBindPipeline)                    \
-  X(CmdBindDescriptorSets)              \
-  X(CmdDispatch)                        \
-  X(CmdResetQueryPool)                  \
-  X(CmdWriteTimestamp)                  \
-  X(CreateQueryPool)                    \
-  X(DestroyQueryPool)                   \
-  X(GetQueryPoolResults)                \
-  X(CreateSemaphore)                    \
-  X(DestroySemaphore)                   \
-  X(WaitSemaphores)                     \
-  X(CreateShaderModule)                 \
-  X(DestroyShaderModule)                \
-  X(CreateDescriptorSetLayout)          \
-  X(DestroyDescriptorSetLayout)         \
-  X(CreateDescriptorPool)               \
-  X(DestroyDescriptorPool)              \
-  X(AllocateDescriptorSets)             \
-  X(UpdateDescriptorSets)               \
-  X(CreatePipelineLayout)               \
-  X(DestroyPipelineLayout)              \
-  X(CreatePipelineCache)                \
-  X(DestroyPipelineCache)               \
-  X(GetPipelineCacheData)               \
-  X(CreateComputePipelines)             \
-  X(DestroyPipeline)
 
 // VK_KHR_cooperative_matrix, which the headers of common distributions lack.
 struct CooperativeMatrixFeatures {
@@ -88,24 +35,7 @@ struct CooperativeMatrixProperties {
 };
 using GetCooperativeMatrixProperties = VkResult(VKAPI_PTR*)(VkPhysicalDevice, uint32_t*, CooperativeMatrixProperties*);
 
-struct InstanceApi {
-  VkInstance instance = VK_NULL_HANDLE;
-  PFN_vkGetInstanceProcAddr get = nullptr;
-#define X(name) PFN_vk##name name = nullptr;
-  ZINC_VULKAN_INSTANCE_FUNCTIONS(X)
-#undef X
-};
-
-struct DeviceApi {
-  PFN_vkGetPipelineExecutableStatisticsKHR GetPipelineExecutableStatisticsKHR = nullptr;  // set only with statistics
-#define X(name) PFN_vk##name name = nullptr;
-  ZINC_VULKAN_DEVICE_FUNCTIONS(X)
-#undef X
-};
-
-// The installed loader and its instance, created once. The error tells what is missing and what to install.
-Result<const InstanceApi*> load_instance();
-Result<DeviceApi> load_device(const InstanceApi& instance, VkDevice device);
-std::string_view result_name(VkResult code);  // "out of device memory"
+// The instance of the installed loader, created once. The error tells what is missing and what to install.
+Result<vk::Instance> load_instance();
 
 }  // namespace zinc::vulkan

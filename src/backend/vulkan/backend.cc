@@ -3,13 +3,12 @@
 
 #include <filesystem>
 
+#include "backend/gpu/gpu_backend.h"
 #include "backend/gpu/nvidia_clock.h"
 #include "backend/vulkan/device.h"
-#include "backend/vulkan/kernels.h"
 #include "backend/vulkan/peaks.h"
 #include "backend/vulkan/plan.h"
 #include "backend/vulkan/weights.h"
-#include "base/thread_pool.h"
 
 namespace zinc {
 namespace vulkan {
@@ -30,13 +29,11 @@ std::string dispatch_order_note(const Device& device) {
 }
 
 DeviceInfo device_info(const Capabilities& device, size_t n_free) {
-  const bool has_dedicated_memory =
-      device.type == VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU || device.type == VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU;
   const std::string missing = missing_feature(device);
   return {.name = device.name,
           .memory_bytes = device.device_memory_bytes,
           .free_bytes = n_free,
-          .has_dedicated_memory = has_dedicated_memory,
+          .has_dedicated_memory = has_dedicated_memory(device),
           .driver = device.driver,
           .features = features_of(device),
           .unavailable_reason = missing.empty() ? "" : fmt::format("it lacks {}", missing)};
@@ -48,11 +45,9 @@ std::vector<DeviceInfo> devices() {
   return out;
 }
 
-class VulkanBackend final : public Backend {
+class VulkanBackend final : public gpu::GpuBackend<Device, VulkanPlan> {
  public:
-  VulkanBackend(Device& device, int n_threads)
-      : device_(device), threads_(n_threads > 0 ? n_threads : default_thread_count()) {}
-
+  using GpuBackend::GpuBackend;
   DeviceInfo info() const override {
     DeviceInfo info = device_info(device_.capabilities(), device_.free_bytes());
     info.features += dispatch_order_note(device_);
@@ -60,28 +55,6 @@ class VulkanBackend final : public Backend {
   }
   DevicePeaks measure_peaks() override { return measure_device_peaks(device_); }
   double clock_mhz() override { return gpu::nvidia_clock_mhz(device_.capabilities().name); }  // other GPUs: unknown
-
-  Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const> graphs,
-                                                const ReleaseFilePages& release_file_pages) override {
-    ZINC_TRY(weights, upload_weights(graphs, device_, threads_, release_file_pages));
-    return std::unique_ptr<DeviceWeights>(std::move(weights));
-  }
-
-  Result<std::unique_ptr<CacheMemory>> allocate_cache(std::span<const LayerCache> layers,
-                                                      const CacheSizes& sizes) override {
-    ZINC_TRY(cache, gpu::Cache::allocate(layers, sizes, device_, "vulkan", kv_formats()));
-    return std::unique_ptr<CacheMemory>(std::move(cache));
-  }
-
-  Result<std::unique_ptr<Plan>> compile(const Graph& graph, DeviceWeights& weights, CacheMemory& cache,
-                                        const Bucket& bucket) override {
-    return VulkanPlan::compile(graph, static_cast<gpu::Weights&>(weights), static_cast<gpu::Cache&>(cache), device_,
-                               bucket);
-  }
-
- private:
-  Device& device_;
-  ThreadPool threads_;
 };
 
 // Checks the device files first, so that machines without a GPU do not load the driver.
@@ -100,6 +73,8 @@ Result<std::unique_ptr<Backend>> open_device(std::string_view device_name, int n
 }
 
 Result<std::unique_ptr<Backend>> open(int n_threads) { return open_device("", n_threads); }
+
+const std::vector<std::string_view> kKvFormatNames = gpu::names_of(kernel_formats().kv_formats);
 
 bool has_panels(const Format& format) { return gpu::find_panel_format(format.name) && has_format(format.name); }
 

@@ -2,106 +2,62 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <span>
 
 namespace zinc::vulkan {
 namespace {
 
-constexpr std::array<Tuning, 5> kTunings = {{
+constexpr std::array<Tuning, 4> kTunings = {{
     {.vendor_id = 0x10DE,
-     .subgroup = 32,
      .attention_workgroups = 128,
-     .small_batch_rows = 8,
      .prefill_rows = 16,
      .moe_down_prefetch = 3,
      .float_loads_in_flight = 16,
      .float_loads_few_workgroups = 32,
      .default_multiprocessors = 132,
-     .starts_in_order = true,   // observed on an H200
-     .records_at_load = true},  // NVIDIA
+     .starts_in_order = true},  // NVIDIA, observed on an H200
     {.vendor_id = 0x1002,
-     .subgroup = 32,
      .attention_workgroups = 128,
-     .small_batch_rows = 8,
-     .prefill_rows = 8,
-     .moe_down_prefetch = 1,
-     .float_loads_in_flight = 8,
      .float_loads_few_workgroups = 16,
-     .default_multiprocessors = 96,
-     .starts_in_order = false,
-     .records_at_load = true},  // AMD: 16 rows spill
-    {.vendor_id = 0x8086,
-     .subgroup = 32,
-     .attention_workgroups = 64,
-     .small_batch_rows = 8,
-     .prefill_rows = 8,
-     .moe_down_prefetch = 1,
-     .float_loads_in_flight = 8,
-     .float_loads_few_workgroups = 8,
-     .default_multiprocessors = 32,
-     .starts_in_order = false,
-     .records_at_load = true},  // Intel
+     .default_multiprocessors = 96},  // AMD: 16 rows in prefill spill
     // Mesa on the CPU: compiling a kernel takes seconds, more with more rows.
     {.vendor_id = 0x10005,
      .subgroup = 8,
      .attention_workgroups = 16,
      .small_batch_rows = 4,
      .prefill_rows = 4,
-     .moe_down_prefetch = 1,
-     .float_loads_in_flight = 8,
-     .float_loads_few_workgroups = 8,
      .default_multiprocessors = 2,
      .starts_in_order = true,
      .records_at_load = false},
-    {.vendor_id = 0,
-     .subgroup = 32,
-     .attention_workgroups = 64,
-     .small_batch_rows = 8,
-     .prefill_rows = 8,
-     .moe_down_prefetch = 1,
-     .float_loads_in_flight = 8,
-     .float_loads_few_workgroups = 8,
-     .default_multiprocessors = 32,
-     .starts_in_order = false,
-     .records_at_load = true},
+    {},
 }};
 
-bool has_extension(const InstanceApi& api, VkPhysicalDevice device, const char* name) {
-  uint32_t n = 0;
-  api.EnumerateDeviceExtensionProperties(device, nullptr, &n, nullptr);
-  std::vector<VkExtensionProperties> all(n);
-  api.EnumerateDeviceExtensionProperties(device, nullptr, &n, all.data());
-  return std::ranges::any_of(all, [&](const auto& e) { return std::strcmp(e.extensionName, name) == 0; });
+bool has_extension(vk::PhysicalDevice device, std::string_view name) {
+  return std::ranges::any_of(device.enumerateDeviceExtensionProperties().value,
+                             [&](const vk::ExtensionProperties& e) { return name == e.extensionName.data(); });
 }
 
-void query_properties(const InstanceApi& api, VkPhysicalDevice device, Capabilities& out) {
-  VkPhysicalDeviceVulkan13Properties v13{};
-  v13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES;
-  VkPhysicalDeviceVulkan12Properties v12{};
-  v12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES;
-  VkPhysicalDeviceVulkan11Properties v11{};
-  v11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES;
-  VkPhysicalDeviceProperties2 properties{};
-  properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
-  properties.pNext = &v11;
-  v11.pNext = &v12;
-  v12.pNext = &v13;
-  api.GetPhysicalDeviceProperties2(device, &properties);
-  const VkPhysicalDeviceProperties& base = properties.properties;
-  out.name = base.deviceName;
-  out.driver = std::string(v12.driverName) + " " + v12.driverInfo;
+void query_properties(vk::PhysicalDevice device, Capabilities& out) {
+  const auto all = device.getProperties2<vk::PhysicalDeviceProperties2, vk::PhysicalDeviceVulkan11Properties,
+                                         vk::PhysicalDeviceVulkan12Properties, vk::PhysicalDeviceVulkan13Properties>();
+  const auto& base = all.get<vk::PhysicalDeviceProperties2>().properties;
+  const auto& v11 = all.get<vk::PhysicalDeviceVulkan11Properties>();
+  const auto& v12 = all.get<vk::PhysicalDeviceVulkan12Properties>();
+  const auto& v13 = all.get<vk::PhysicalDeviceVulkan13Properties>();
+  out.name = base.deviceName.data();
+  out.driver = fmt::format("{} {}", v12.driverName.data(), v12.driverInfo.data());
   out.vendor_id = base.vendorID;
   out.device_id = base.deviceID;
   out.driver_version = base.driverVersion;
   out.api_version = base.apiVersion;
   out.type = base.deviceType;
-  out.cache_id.assign(base.pipelineCacheUUID, base.pipelineCacheUUID + VK_UUID_SIZE);
-  out.cache_id.insert(out.cache_id.end(), v11.driverUUID, v11.driverUUID + VK_UUID_SIZE);
+  out.cache_id.assign(base.pipelineCacheUUID.begin(), base.pipelineCacheUUID.end());
+  out.cache_id.insert(out.cache_id.end(), v11.driverUUID.begin(), v11.driverUUID.end());
   out.default_subgroup = static_cast<int>(v11.subgroupSize);
   out.min_subgroup = static_cast<int>(v13.minSubgroupSize);
   out.max_subgroup = static_cast<int>(v13.maxSubgroupSize);
-  out.has_shuffle = (v11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0;
-  out.has_subgroup_control = (v13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
+  out.has_shuffle = bool(v11.subgroupSupportedOperations & vk::SubgroupFeatureFlagBits::eShuffle);
+  out.has_subgroup_control = bool(v13.requiredSubgroupSizeStages & vk::ShaderStageFlagBits::eCompute);
   out.has_fast_integer_dot = v13.integerDotProduct4x8BitPackedSignedAccelerated == VK_TRUE;
   out.shared_bytes = base.limits.maxComputeSharedMemorySize;
   out.max_allocation_bytes = std::min(v11.maxMemoryAllocationSize, v13.maxBufferSize);
@@ -109,38 +65,25 @@ void query_properties(const InstanceApi& api, VkPhysicalDevice device, Capabilit
   out.timestamp_ns = base.limits.timestampPeriod;
 }
 
-// The number of multiprocessors, if a vendor extension reports it.
-void query_multiprocessors(const InstanceApi& api, VkPhysicalDevice device, Capabilities& out) {
-  VkPhysicalDeviceShaderSMBuiltinsPropertiesNV nvidia{};
-  nvidia.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV;
-  VkPhysicalDeviceShaderCorePropertiesAMD amd{};
-  amd.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_AMD;
-  VkPhysicalDeviceProperties2 properties{};
-  properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
-  if (has_extension(api, device, VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME)) {
-    properties.pNext = &nvidia;
-  } else if (has_extension(api, device, VK_AMD_SHADER_CORE_PROPERTIES_EXTENSION_NAME)) {
-    properties.pNext = &amd;
-  } else {
-    return;
+// The number of multiprocessors, if a vendor extension reports it; 0: none does.
+uint32_t query_multiprocessors(vk::PhysicalDevice device) {
+  if (has_extension(device, VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME)) {
+    using Nvidia = vk::PhysicalDeviceShaderSMBuiltinsPropertiesNV;
+    return device.getProperties2<vk::PhysicalDeviceProperties2, Nvidia>().get<Nvidia>().shaderSMCount;
   }
-  api.GetPhysicalDeviceProperties2(device, &properties);
-  const uint32_t units = amd.shaderEngineCount * amd.shaderArraysPerEngineCount * amd.computeUnitsPerShaderArray;
-  out.n_multiprocessors = static_cast<int>(std::max(nvidia.shaderSMCount, units));
+  if (!has_extension(device, VK_AMD_SHADER_CORE_PROPERTIES_EXTENSION_NAME)) return 0;
+  using Amd = vk::PhysicalDeviceShaderCorePropertiesAMD;
+  const Amd amd = device.getProperties2<vk::PhysicalDeviceProperties2, Amd>().get<Amd>();
+  return amd.shaderEngineCount * amd.shaderArraysPerEngineCount * amd.computeUnitsPerShaderArray;
 }
 
-void query_features(const InstanceApi& api, VkPhysicalDevice device, Capabilities& out) {
+void query_features(vk::PhysicalDevice device, Capabilities& out) {
   CooperativeMatrixFeatures matrices;
-  VkPhysicalDeviceVulkan13Features v13{};
-  v13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES;
-  if (has_extension(api, device, "VK_KHR_cooperative_matrix")) v13.pNext = &matrices;
-  VkPhysicalDeviceVulkan12Features v12{};
-  v12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
-  v12.pNext = &v13;
-  VkPhysicalDeviceFeatures2 features{};
-  features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
-  features.pNext = &v12;
-  api.GetPhysicalDeviceFeatures2(device, &features);
+  vk::PhysicalDeviceVulkan13Features v13;
+  if (has_extension(device, "VK_KHR_cooperative_matrix")) v13.pNext = &matrices;
+  vk::PhysicalDeviceVulkan12Features v12{.pNext = &v13};
+  vk::PhysicalDeviceFeatures2 features{.pNext = &v12};
+  device.getFeatures2(&features);
   out.has_addresses = v12.bufferDeviceAddress == VK_TRUE;
   out.has_scalar_layout = v12.scalarBlockLayout == VK_TRUE;
   out.has_timelines = v12.timelineSemaphore == VK_TRUE;
@@ -156,9 +99,9 @@ void query_features(const InstanceApi& api, VkPhysicalDevice device, Capabilitie
 constexpr size_t kMatrixSharedBytes = size_t{48} << 10;  // shader/gemm*.comp use up to 48,384 bytes
 
 // 16 x 16 cooperative matrices of a subgroup of 32: the largest K for int8, and whether f16 is supported.
-void query_coopmat(const InstanceApi& api, VkPhysicalDevice device, Capabilities& out) {
+void query_coopmat(vk::Instance instance, vk::PhysicalDevice device, Capabilities& out) {
   const auto list = reinterpret_cast<GetCooperativeMatrixProperties>(
-      api.get(api.instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
+      instance.getProcAddr("vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
   if (!out.has_coopmat || subgroup_size(out) != 32 || !list) return;
   uint32_t n = 0;
   list(device, &n, nullptr);
@@ -181,23 +124,20 @@ void query_coopmat(const InstanceApi& api, VkPhysicalDevice device, Capabilities
 
 }  // namespace
 
-Capabilities query_capabilities(const InstanceApi& api, VkPhysicalDevice device) {
+Capabilities query_capabilities(vk::Instance instance, vk::PhysicalDevice device) {
   Capabilities out;
-  query_properties(api, device, out);
+  query_properties(device, out);
   if (out.api_version < VK_API_VERSION_1_3) return out;
-  query_features(api, device, out);
-  query_multiprocessors(api, device, out);
-  VkPhysicalDeviceMemoryProperties2 memory{};
-  memory.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
-  api.GetPhysicalDeviceMemoryProperties2(device, &memory);
-  for (uint32_t i = 0; i < memory.memoryProperties.memoryHeapCount; ++i) {
-    const VkMemoryHeap& heap = memory.memoryProperties.memoryHeaps[i];
-    if ((heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) == 0) continue;
+  query_features(device, out);
+  out.n_multiprocessors = static_cast<int>(query_multiprocessors(device));
+  const vk::PhysicalDeviceMemoryProperties memory = device.getMemoryProperties2().memoryProperties;
+  for (const vk::MemoryHeap& heap : std::span(memory.memoryHeaps).first(memory.memoryHeapCount)) {
+    if (!(heap.flags & vk::MemoryHeapFlagBits::eDeviceLocal)) continue;
     out.device_memory_bytes = std::max<size_t>(out.device_memory_bytes, heap.size);
   }
-  out.has_memory_budget = has_extension(api, device, "VK_EXT_memory_budget");
-  out.has_statistics = has_extension(api, device, "VK_KHR_pipeline_executable_properties");
-  query_coopmat(api, device, out);
+  out.has_memory_budget = has_extension(device, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  out.has_statistics = has_extension(device, VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
+  query_coopmat(instance, device, out);
   return out;
 }
 
@@ -209,6 +149,10 @@ const Tuning& tuning_of(const Capabilities& device) {
 int subgroup_size(const Capabilities& device) {
   if (!device.has_subgroup_control) return device.default_subgroup;
   return std::clamp(tuning_of(device).subgroup, device.min_subgroup, device.max_subgroup);
+}
+
+bool has_dedicated_memory(const Capabilities& device) {
+  return device.type == vk::PhysicalDeviceType::eDiscreteGpu || device.type == vk::PhysicalDeviceType::eVirtualGpu;
 }
 
 int multiprocessors_of(const Capabilities& device) {

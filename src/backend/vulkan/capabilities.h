@@ -12,7 +12,7 @@ namespace zinc::vulkan {
 struct Capabilities {
   std::string name, driver;
   uint32_t vendor_id = 0, device_id = 0, driver_version = 0, api_version = 0;
-  VkPhysicalDeviceType type = VK_PHYSICAL_DEVICE_TYPE_OTHER;
+  vk::PhysicalDeviceType type = vk::PhysicalDeviceType::eOther;
   std::vector<uint8_t> cache_id;  // identifies the device and driver of a pipeline cache
   int min_subgroup = 0, max_subgroup = 0, default_subgroup = 0;
   int n_multiprocessors = 0;  // multiprocessors or compute units; 0: the driver does not report them
@@ -28,26 +28,28 @@ struct Capabilities {
   bool has_memory_budget = false, has_statistics = false;  // statistics: of compiled pipelines
 };
 
-// Kernel tuning of a vendor's devices.
+// Kernel tuning of a vendor's devices. The defaults are for a vendor without a row of its own.
 struct Tuning {
-  uint32_t vendor_id;              // 0: any other vendor
-  int subgroup;                    // preferred subgroup size
-  int attention_workgroups;        // workgroups of one token's attention: tiles of heads times KV splits
-  int small_batch_rows;            // rows of activations per workgroup in small batches
-  int prefill_rows;                // rows of activations per workgroup in prefill
-  int moe_down_prefetch;           // segments prefetched per warp by moe_down.comp, as many as registers allow
-  int float_loads_in_flight;       // 16-byte loads of float weights per thread in decode
-  int float_loads_few_workgroups;  // the same for a dispatch of few workgroups
-  int default_multiprocessors;     // of the device this row was tuned on; used if the driver does not report them
-  bool starts_in_order;  // workgroups of consecutive dispatches start in order, so that later ones may poll for earlier
-                         // ones; Device::test_dispatch_order() verifies it
-  bool records_at_load;  // record and compile every step size when the plan is compiled
+  uint32_t vendor_id = 0;              // 0: any other vendor
+  int subgroup = 32;                   // preferred subgroup size
+  int attention_workgroups = 64;       // workgroups of one token's attention: tiles of heads times KV splits
+  int small_batch_rows = 8;            // rows of activations per workgroup in small batches
+  int prefill_rows = 8;                // rows of activations per workgroup in prefill
+  int moe_down_prefetch = 1;           // segments prefetched per warp by moe_down.comp, as many as registers allow
+  int float_loads_in_flight = 8;       // 16-byte loads of float weights per thread in decode
+  int float_loads_few_workgroups = 8;  // the same for a dispatch of few workgroups
+  int default_multiprocessors = 32;    // of the device this row was tuned on; used if the driver does not report them
+  bool starts_in_order = false;  // workgroups of consecutive dispatches start in order, so that later ones may poll for
+                                 // earlier ones; Device::test_dispatch_order() verifies it
+  bool records_at_load =
+      true;  // every step class; otherwise a class is compiled and recorded when a step first needs it
 };
 
-Capabilities query_capabilities(const InstanceApi& api, VkPhysicalDevice device);
+Capabilities query_capabilities(vk::Instance instance, vk::PhysicalDevice device);
 const Tuning& tuning_of(const Capabilities& device);
-int subgroup_size(const Capabilities& device);       // subgroup size of every kernel
-int multiprocessors_of(const Capabilities& device);  // number of multiprocessors; each runs at least one workgroup
+int subgroup_size(const Capabilities& device);          // subgroup size of every kernel
+bool has_dedicated_memory(const Capabilities& device);  // not in common with the host
+int multiprocessors_of(const Capabilities& device);     // number of multiprocessors; each runs at least one workgroup
 std::string missing_feature(
     const Capabilities& device);  // the first required feature that the device lacks; empty: none
 

@@ -26,7 +26,7 @@ using TimelineValue = uint64_t;  // of a submission, which is complete when the 
 using gpu::Buffer;
 using gpu::Memory;
 
-VkBuffer handle_of(const Buffer& buffer);  // REQUIRES: a device of this backend allocated it
+vk::Buffer handle_of(const Buffer& buffer);  // REQUIRES: a device of this backend allocated it
 
 // A kernel and its specialization constants; Device adds kSpecSubgroupSize.
 struct KernelKey {
@@ -46,13 +46,13 @@ struct Counters {
   size_t n_pipelines = 0, n_recordings = 0, n_descriptor_sets = 0, n_allocations = 0;
   size_t n_compiled = 0;  // pipelines that were not in the pipeline cache on disk
   size_t n_submissions = 0;
-  uint64_t host_ns = 0;  // host time spent on submitting steps
+  size_t device_bytes = 0;  // allocated of memory that is_on_device()
 };
 
 // Binds the parameters of a kernel and of a step as uniform blocks.
 struct DescriptorSet {
-  VkDescriptorPool pool = VK_NULL_HANDLE;
-  VkDescriptorSet set = VK_NULL_HANDLE;
+  vk::DescriptorPool pool;
+  vk::DescriptorSet set;
 };
 
 class Device final : public gpu::Device {
@@ -73,26 +73,24 @@ class Device final : public gpu::Device {
   // passed test_dispatch_order().
   bool starts_in_order() const { return starts_in_order_; }
   bool has_timestamps() const { return has_timestamps_; }
-  const DeviceApi& api() const { return api_; }
-  VkDevice handle() const { return device_; }
+  vk::Device handle() const { return device_; }
   Counters counters() const;
-  void count_host_time(uint64_t ns);
   size_t free_bytes() const;
 
   using gpu::Device::allocate;
   Result<Buffer> allocate(size_t n_bytes, std::string_view what, Memory kind) override;  // zeroed
-  Result<VkPipeline> pipeline(const KernelKey& key);
-  VkPipelineLayout layout() const { return layout_; }
+  Result<vk::Pipeline> pipeline(const KernelKey& key);
   // Binds the parameters of a kernel (binding 0) and of a step (binding 1), both with dynamic offsets.
   Result<DescriptorSet> make_descriptor_set(const Buffer& params, const Buffer& steps);
   void free_descriptor_set(const DescriptorSet& set);
+  void bind_params(vk::CommandBuffer commands, vk::DescriptorSet set, size_t params_offset, size_t step_offset) const;
   static constexpr size_t kMaxParamsBytes = 1024;  // of a uniform block: the parameters of a kernel or a step
 
   // A reusable command buffer; free_commands() after the device has finished with it.
-  Result<VkCommandBuffer> record(const std::function<void(VkCommandBuffer)>& commands);
-  void free_commands(VkCommandBuffer commands);
-  Result<TimelineValue> submit(std::span<const VkCommandBuffer> commands);
-  Result<TimelineValue> run(const std::function<void(VkCommandBuffer)>& commands);  // records and submits once
+  Result<vk::CommandBuffer> record(const std::function<void(vk::CommandBuffer)>& commands);
+  void free_commands(vk::CommandBuffer commands);
+  Result<TimelineValue> submit(std::span<const vk::CommandBuffer> commands);
+  Result<TimelineValue> run(const std::function<void(vk::CommandBuffer)>& commands);  // records and submits once
   Status wait(TimelineValue timeline_value);
   Status wait_all() override;
 
@@ -102,20 +100,28 @@ class Device final : public gpu::Device {
   Status copy(std::span<const gpu::BufferCopy> copies) override;
   Status read(const Buffer& src, size_t offset, std::span<std::byte> dst) override;
   Status write(const Buffer& dst, size_t offset, std::span<const std::byte> src) override;
+  bool is_on_device(Memory kind) const override;
 
-  Status check(VkResult code, std::string_view what) const;
+  Status check(vk::Result code, std::string_view what) const;
+  template <class T>
+  Result<T> check(vk::ResultValue<T> result, std::string_view what) const {
+    if (Status s = check(result.result, what); !s.ok()) return s.error();
+    return std::move(result.value);
+  }
   void save_pipeline_cache() const;  // to the cache folder, if new pipelines were compiled
 
  private:
   struct OneTimeCommands {  // reused after its submission has completed
-    VkCommandBuffer commands = VK_NULL_HANDLE;
+    vk::CommandBuffer commands;
     TimelineValue timeline_value = 0;
   };
 
   Device() = default;
-  static Result<std::unique_ptr<Device>> open(const InstanceApi& instance, VkPhysicalDevice physical);
-  Status make_device(const InstanceApi& instance, bool with_statistics = false);
-  Result<VkPipeline> compile(const KernelKey& key, VkPipelineCreateFlags flags);
+  // A device with its pipeline layout, which can compile kernels.
+  static Result<std::unique_ptr<Device>> create(vk::PhysicalDevice physical, const Capabilities& capabilities,
+                                                bool with_statistics);
+  Status make_device(bool with_statistics);
+  Result<vk::Pipeline> compile(const KernelKey& key, vk::PipelineCreateFlags flags);
   Status make_queue();
   Status make_layouts();
   Status load_pipeline_cache();
@@ -123,43 +129,41 @@ class Device final : public gpu::Device {
   Status self_test();
   Status test_dispatch_order();
   int memory_type(uint32_t allowed, Memory kind) const;
+  Status make_staging();
   void count(size_t Counters::*what);
-  Result<VkCommandBuffer> allocate_commands();                                     // REQUIRES: mutex_ is held
-  Result<TimelineValue> submit_locked(std::span<const VkCommandBuffer> commands);  // REQUIRES: mutex_ is held
+  Result<vk::CommandBuffer> allocate_commands();                                     // REQUIRES: mutex_ is held
+  Result<TimelineValue> submit_locked(std::span<const vk::CommandBuffer> commands);  // REQUIRES: mutex_ is held
   Result<OneTimeCommands> acquire_one_time();
-  Status record_into(VkCommandBuffer commands, VkCommandBufferUsageFlags usage,
-                     const std::function<void(VkCommandBuffer)>& write);
+  Status record_into(vk::CommandBuffer commands, vk::CommandBufferUsageFlags usage,
+                     const std::function<void(vk::CommandBuffer)>& write);
 
   Capabilities capabilities_;
-  VkPhysicalDevice physical_ = VK_NULL_HANDLE;
-  VkPhysicalDeviceMemoryProperties memory_{};
-  const InstanceApi* instance_ = nullptr;
-  VkDevice device_ = VK_NULL_HANDLE;
-  DeviceApi api_;
+  vk::PhysicalDevice physical_;
+  vk::PhysicalDeviceMemoryProperties memory_;
+  vk::Device device_;
   uint32_t queue_family_ = 0;
-  VkSemaphore timeline_ = VK_NULL_HANDLE;
-  VkDescriptorSetLayout set_layout_ = VK_NULL_HANDLE;
-  VkPipelineLayout layout_ = VK_NULL_HANDLE;
-  VkPipelineCache pipeline_cache_ = VK_NULL_HANDLE;
+  vk::Semaphore timeline_;
+  vk::DescriptorSetLayout set_layout_;
+  vk::PipelineLayout layout_;
+  vk::PipelineCache pipeline_cache_;
   bool starts_in_order_ = false, has_timestamps_ = false;
 
   mutable std::mutex mutex_;  // guards the following members; never held longer than recording takes
-  VkQueue queue_ = VK_NULL_HANDLE;
-  VkCommandPool commands_ = VK_NULL_HANDLE;
+  vk::Queue queue_;
+  vk::CommandPool commands_;
   std::deque<OneTimeCommands> one_time_;  // oldest first
   TimelineValue last_timeline_value_ = 0;
   Counters counters_;
 
   mutable std::mutex pipelines_mutex_;  // held while a kernel compiles; locked before mutex_
-  std::map<KernelKey, VkPipeline> pipelines_;
+  std::map<KernelKey, vk::Pipeline> pipelines_;
   mutable size_t n_saved_ = 0;
 
-  std::mutex staging_mutex_;  // held until the device has finished with the buffers; locked before mutex_
-  Buffer staging_, readback_;
+  std::mutex staging_mutex_;   // held until the device has finished with the buffers; locked before mutex_
+  Buffer staging_, readback_;  // of write() and read()
 };
 
-// Memory barriers: for compute shaders and transfers, or compute shaders only.
-void add_barrier(const DeviceApi& api, VkCommandBuffer commands);
-void add_compute_barrier(const DeviceApi& api, VkCommandBuffer commands);
+// A memory barrier between compute shaders.
+void add_compute_barrier(vk::CommandBuffer commands);
 
 }  // namespace zinc::vulkan

@@ -12,105 +12,83 @@
 
 namespace zinc::vulkan {
 
-void Device::free_descriptor_set(const DescriptorSet& set) {
-  if (set.pool) api_.DestroyDescriptorPool(device_, set.pool, nullptr);
-}
+void Device::free_descriptor_set(const DescriptorSet& set) { device_.destroy(set.pool); }
 
 Result<DescriptorSet> Device::make_descriptor_set(const Buffer& params, const Buffer& steps) {
-  VkDescriptorPoolSize size{VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER_DYNAMIC, 2};
-  VkDescriptorPoolCreateInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO;
-  info.maxSets = 1;
-  info.poolSizeCount = 1;
-  info.pPoolSizes = &size;
-  VkDescriptorPool pool = VK_NULL_HANDLE;
-  if (Status s = check(api_.CreateDescriptorPool(device_, &info, nullptr, &pool), "creating a descriptor set");
-      !s.ok()) {
-    return s.error();
+  constexpr std::string_view kWhat = "creating a descriptor set";
+  const vk::DescriptorPoolSize size{vk::DescriptorType::eUniformBufferDynamic, 2};
+  DescriptorSet made;
+  ZINC_TRY(pool, check(device_.createDescriptorPool({.maxSets = 1, .poolSizeCount = 1, .pPoolSizes = &size}), kWhat));
+  made.pool = pool;
+  const Result<std::vector<vk::DescriptorSet>> sets = check(
+      device_.allocateDescriptorSets({.descriptorPool = pool, .descriptorSetCount = 1, .pSetLayouts = &set_layout_}),
+      kWhat);
+  if (!sets.ok()) {
+    free_descriptor_set(made);
+    return sets.error();
   }
-  VkDescriptorSetAllocateInfo allocate_info{};
-  allocate_info.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO;
-  allocate_info.descriptorPool = pool;
-  allocate_info.descriptorSetCount = 1;
-  allocate_info.pSetLayouts = &set_layout_;
-  VkDescriptorSet set = VK_NULL_HANDLE;
-  if (Status s = check(api_.AllocateDescriptorSets(device_, &allocate_info, &set), "creating a descriptor set");
-      !s.ok()) {
-    api_.DestroyDescriptorPool(device_, pool, nullptr);
-    return s.error();
-  }
+  made.set = sets.value()[0];
   count(&Counters::n_descriptor_sets);
-  const std::array<VkDescriptorBufferInfo, 2> buffers = {
+  const std::array<vk::DescriptorBufferInfo, 2> buffers = {
       {{handle_of(params), 0, kMaxParamsBytes}, {handle_of(steps), 0, kMaxParamsBytes}}};
-  std::array<VkWriteDescriptorSet, 2> writes{};
-  for (uint32_t i = 0; i < writes.size(); ++i) {
-    writes[i].sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET;
-    writes[i].dstSet = set;
-    writes[i].dstBinding = i;
-    writes[i].descriptorCount = 1;
-    writes[i].descriptorType = VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER_DYNAMIC;
-    writes[i].pBufferInfo = &buffers[i];
+  for (uint32_t i = 0; i < buffers.size(); ++i) {
+    device_.updateDescriptorSets(vk::WriteDescriptorSet{.dstSet = made.set,
+                                                        .dstBinding = i,
+                                                        .descriptorCount = 1,
+                                                        .descriptorType = vk::DescriptorType::eUniformBufferDynamic,
+                                                        .pBufferInfo = &buffers[i]},
+                                 nullptr);
   }
-  api_.UpdateDescriptorSets(device_, static_cast<uint32_t>(writes.size()), writes.data(), 0, nullptr);
-  return DescriptorSet{pool, set};
+  return made;
 }
 
-Result<VkPipeline> Device::pipeline(const KernelKey& key) {
+void Device::bind_params(vk::CommandBuffer commands, vk::DescriptorSet set, size_t params_offset,
+                         size_t step_offset) const {
+  const std::array<uint32_t, 2> offsets = {static_cast<uint32_t>(params_offset), static_cast<uint32_t>(step_offset)};
+  commands.bindDescriptorSets(vk::PipelineBindPoint::eCompute, layout_, 0, set, offsets);
+}
+
+Result<vk::Pipeline> Device::pipeline(const KernelKey& key) {
   const std::lock_guard lock(pipelines_mutex_);
   if (const auto found = pipelines_.find(key); found != pipelines_.end()) return found->second;
-  ZINC_TRY(compiled, compile(key, 0));
+  ZINC_TRY(compiled, compile(key, {}));
   pipelines_.emplace(key, compiled);
   return compiled;
 }
 
-Result<VkPipeline> Device::compile(const KernelKey& key, VkPipelineCreateFlags flags) {
+Result<vk::Pipeline> Device::compile(const KernelKey& key, vk::PipelineCreateFlags flags) {
   const std::span<const uint32_t> words = find_kernel(key.module);
   ZINC_CHECK(!words.empty());
-  VkShaderModuleCreateInfo module_info{};
-  module_info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
-  module_info.codeSize = words.size_bytes();
-  module_info.pCode = words.data();
-  VkShaderModule module = VK_NULL_HANDLE;
   const std::string what = "compiling kernel " + key.module;
-  if (Status s = check(api_.CreateShaderModule(device_, &module_info, nullptr, &module), what); !s.ok()) {
-    return s.error();
-  }
+  ZINC_TRY(module, check(device_.createShaderModule({.codeSize = words.size_bytes(), .pCode = words.data()}), what));
   std::vector<int32_t> values = {subgroup_size(capabilities_)};
-  std::vector<VkSpecializationMapEntry> entries = {{kSpecSubgroupSize, 0, sizeof(int32_t)}};
+  std::vector<vk::SpecializationMapEntry> entries = {{kSpecSubgroupSize, 0, sizeof(int32_t)}};
   for (const auto& [id, value] : key.constants) {
     entries.push_back({id, static_cast<uint32_t>(values.size() * sizeof(int32_t)), sizeof(int32_t)});
     values.push_back(value);
   }
-  const VkSpecializationInfo constants{static_cast<uint32_t>(entries.size()), entries.data(),
-                                       values.size() * sizeof(int32_t), values.data()};
-  VkPipelineShaderStageRequiredSubgroupSizeCreateInfo subgroup{};
-  subgroup.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO;
-  subgroup.requiredSubgroupSize = static_cast<uint32_t>(values[0]);
-  VkPipelineCreationFeedback feedback{}, stage_feedback{};
-  VkPipelineCreationFeedbackCreateInfo feedback_info{};
-  feedback_info.sType = VK_STRUCTURE_TYPE_PIPELINE_CREATION_FEEDBACK_CREATE_INFO;
-  feedback_info.pPipelineCreationFeedback = &feedback;
-  feedback_info.pipelineStageCreationFeedbackCount = 1;
-  feedback_info.pPipelineStageCreationFeedbacks = &stage_feedback;
-  VkComputePipelineCreateInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
-  info.pNext = &feedback_info;
-  info.flags = flags;
-  info.layout = layout_;
-  info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
-  info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
-  info.stage.module = module;
-  info.stage.pName = "main";
-  info.stage.pSpecializationInfo = &constants;
-  if (capabilities_.has_subgroup_control) info.stage.pNext = &subgroup;
-  if (capabilities_.has_full_subgroups) info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
-  VkPipeline compiled = VK_NULL_HANDLE;
-  const VkResult code = api_.CreateComputePipelines(device_, pipeline_cache_, 1, &info, nullptr, &compiled);
-  api_.DestroyShaderModule(device_, module, nullptr);
-  if (Status s = check(code, what); !s.ok()) return s.error();
+  const vk::SpecializationInfo constants{static_cast<uint32_t>(entries.size()), entries.data(),
+                                         values.size() * sizeof(int32_t), values.data()};
+  const vk::PipelineShaderStageRequiredSubgroupSizeCreateInfo subgroup{.requiredSubgroupSize =
+                                                                           static_cast<uint32_t>(values[0])};
+  vk::PipelineCreationFeedback feedback, stage_feedback;
+  const vk::PipelineCreationFeedbackCreateInfo feedback_info{.pPipelineCreationFeedback = &feedback,
+                                                             .pipelineStageCreationFeedbackCount = 1,
+                                                             .pPipelineStageCreationFeedbacks = &stage_feedback};
+  vk::PipelineShaderStageCreateInfo stage{
+      .stage = vk::ShaderStageFlagBits::eCompute, .module = module, .pName = "main", .pSpecializationInfo = &constants};
+  if (capabilities_.has_subgroup_control) stage.pNext = &subgroup;
+  if (capabilities_.has_full_subgroups) {
+    stage.flags = vk::PipelineShaderStageCreateFlagBits::eRequireFullSubgroups;
+  }
+  const auto created = device_.createComputePipeline(
+      pipeline_cache_, {.pNext = &feedback_info, .flags = flags, .stage = stage, .layout = layout_});
+  device_.destroy(module);
+  ZINC_TRY(compiled, check(created, what));
   count(&Counters::n_pipelines);
-  const bool was_cached = (feedback.flags & VK_PIPELINE_CREATION_FEEDBACK_APPLICATION_PIPELINE_CACHE_HIT_BIT) != 0;
-  if (!was_cached) count(&Counters::n_compiled);
+  if (!(feedback.flags & vk::PipelineCreationFeedbackFlagBits::eApplicationPipelineCacheHit)) {
+    count(&Counters::n_compiled);
+  }
   return compiled;
 }
 
@@ -128,13 +106,11 @@ Status Device::load_pipeline_cache() {
     std::ifstream file(pipeline_cache_path(), std::ios::binary);
     bytes.assign(std::istreambuf_iterator<char>(file), {});
   }
-  VkPipelineCacheCreateInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO;
-  info.initialDataSize = bytes.size();
-  info.pInitialData = bytes.data();
-  if (api_.CreatePipelineCache(device_, &info, nullptr, &pipeline_cache_) == VK_SUCCESS) return ok_status();
-  info.initialDataSize = 0;  // a damaged file only costs recompilation
-  return check(api_.CreatePipelineCache(device_, &info, nullptr, &pipeline_cache_), "creating a pipeline cache");
+  auto created = device_.createPipelineCache({.initialDataSize = bytes.size(), .pInitialData = bytes.data()});
+  if (created.result != vk::Result::eSuccess) created = device_.createPipelineCache({});  // a damaged file: recompile
+  ZINC_TRY(cache, check(created, "creating a pipeline cache"));
+  pipeline_cache_ = cache;
+  return ok_status();
 }
 
 void Device::save_pipeline_cache() const {
@@ -142,14 +118,12 @@ void Device::save_pipeline_cache() const {
   const size_t n_compiled = counters().n_compiled;
   if (get_cache_folder().empty() || n_compiled == n_saved_) return;
   n_saved_ = n_compiled;
-  size_t n_bytes = 0;
-  if (api_.GetPipelineCacheData(device_, pipeline_cache_, &n_bytes, nullptr) != VK_SUCCESS) return;
-  std::string bytes(n_bytes, '\0');
-  if (api_.GetPipelineCacheData(device_, pipeline_cache_, &n_bytes, bytes.data()) != VK_SUCCESS) return;
-  bytes.resize(n_bytes);
+  const auto [code, bytes] = device_.getPipelineCacheData(pipeline_cache_);
+  if (code != vk::Result::eSuccess) return;
   std::error_code ignored;  // if writing fails, the next start recompiles
   std::filesystem::create_directories(get_cache_folder(), ignored);
-  [[maybe_unused]] const Status saved = write_file_atomically(pipeline_cache_path(), bytes);
+  [[maybe_unused]] const Status saved = write_file_atomically(
+      pipeline_cache_path(), std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
 }
 
 // ---- self-test ----
@@ -163,11 +137,10 @@ Status Device::self_test() {
   *memory.host_ptr<shader::SelfTestParams>() = {.from = data_address, .out = data_address + kThreads * sizeof(int)};
   ZINC_TRY(set, make_descriptor_set(memory, memory));
   ZINC_TRY(kernel, pipeline({"self_test", {}}));
-  ZINC_TRY(timeline_value, run([&](VkCommandBuffer c) {
-             const std::array<uint32_t, 2> offsets = {0, static_cast<uint32_t>(kMaxParamsBytes)};
-             api_.CmdBindPipeline(c, VK_PIPELINE_BIND_POINT_COMPUTE, kernel);
-             api_.CmdBindDescriptorSets(c, VK_PIPELINE_BIND_POINT_COMPUTE, layout_, 0, 1, &set.set, 2, offsets.data());
-             api_.CmdDispatch(c, 1, 1, 1);
+  ZINC_TRY(timeline_value, run([&](vk::CommandBuffer c) {
+             c.bindPipeline(vk::PipelineBindPoint::eCompute, kernel);
+             bind_params(c, set.set, 0, kMaxParamsBytes);
+             c.dispatch(1, 1, 1);
            }));
   const Status waited = wait(timeline_value);
   free_descriptor_set(set);
@@ -216,16 +189,13 @@ Status Device::test_dispatch_order() {
   ZINC_TRY(low_occupancy, pipeline({"dispatch_order",
                                     {{kSpecDispatchOrderSharedWords,
                                       static_cast<int>(capabilities_.shared_bytes / 2 / sizeof(uint32_t))}}}));
-  ZINC_TRY(
-      timeline_value, run([&](VkCommandBuffer c) {
-        for (uint32_t i = 0; i < kDispatches; ++i) {
-          const uint32_t params_offset = i * static_cast<uint32_t>(kMaxParamsBytes);
-          const std::array<uint32_t, 2> offsets = {params_offset, kDispatches * static_cast<uint32_t>(kMaxParamsBytes)};
-          api_.CmdBindPipeline(c, VK_PIPELINE_BIND_POINT_COMPUTE, i % 2 == 0 ? low_occupancy : high_occupancy);
-          api_.CmdBindDescriptorSets(c, VK_PIPELINE_BIND_POINT_COMPUTE, layout_, 0, 1, &set.set, 2, offsets.data());
-          api_.CmdDispatch(c, n_workgroups, 1, 1);
-        }
-      }));
+  ZINC_TRY(timeline_value, run([&](vk::CommandBuffer c) {
+             for (uint32_t i = 0; i < kDispatches; ++i) {
+               c.bindPipeline(vk::PipelineBindPoint::eCompute, i % 2 == 0 ? low_occupancy : high_occupancy);
+               bind_params(c, set.set, i * kMaxParamsBytes, kDispatches * kMaxParamsBytes);
+               c.dispatch(n_workgroups, 1, 1);
+             }
+           }));
   const Status waited = wait(timeline_value);
   free_descriptor_set(set);
   if (!waited.ok()) return waited;
@@ -236,19 +206,11 @@ Status Device::test_dispatch_order() {
 }
 
 Result<std::vector<KernelStatistic>> Device::statistics(const KernelKey& key) {
-  ZINC_TRY(pipeline, compile(key, VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR));
-  VkPipelineExecutableInfoKHR executable{};
-  executable.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR;
-  executable.pipeline = pipeline;
-  uint32_t n = 0;
-  api_.GetPipelineExecutableStatisticsKHR(device_, &executable, &n, nullptr);
-  VkPipelineExecutableStatisticKHR empty{};
-  empty.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR;
-  std::vector<VkPipelineExecutableStatisticKHR> rows(n, empty);
-  api_.GetPipelineExecutableStatisticsKHR(device_, &executable, &n, rows.data());
+  ZINC_TRY(pipeline, compile(key, vk::PipelineCreateFlagBits::eCaptureStatisticsKHR));
+  const auto rows = device_.getPipelineExecutableStatisticsKHR({.pipeline = pipeline}).value;
   std::vector<KernelStatistic> out;
-  for (const auto& row : rows) out.push_back({row.name, row.value.u64});
-  api_.DestroyPipeline(device_, pipeline, nullptr);
+  for (const vk::PipelineExecutableStatisticKHR& row : rows) out.push_back({row.name.data(), row.value.u64});
+  device_.destroy(pipeline);
   return out;
 }
 

@@ -1,8 +1,6 @@
 #include "backend/vulkan/kernels.h"
 
-#include <algorithm>
 #include <cstring>
-#include <fstream>
 
 #include "base/check.h"
 
@@ -46,32 +44,17 @@ std::vector<std::string_view> kernel_names() {
 
 bool has_format(std::string_view name) { return !find_kernel("linear." + std::string(name)).empty(); }
 
+std::vector<std::string_view> kv_format_names() {
+  constexpr std::string_view kModule = "attention.";
+  std::vector<std::string_view> names = kernel_names();
+  std::erase_if(names, [&](std::string_view name) { return !name.starts_with(kModule); });
+  for (std::string_view& name : names) name.remove_prefix(kModule.size());
+  return names;
+}
+
 uint64_t kernels_hash() {
   uint64_t hash = 0;
   std::memcpy(&hash, zinc_vulkan_kernels + kHashOffset, sizeof(hash));
-  return hash;
-}
-
-uint64_t hash_sources(const std::filesystem::path& shaders) {
-  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
-  const auto add = [&](std::string_view bytes) {
-    for (const char c : bytes) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
-    hash *= 0x100000001b3u;  // a zero byte terminates each
-  };
-  const std::filesystem::path backends = shaders.parent_path().parent_path();
-  for (const auto& folder : {shaders, backends / "gpu/params", backends / "vulkan/params"}) {
-    std::vector<std::pair<std::string, std::filesystem::path>> files;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-      if (!entry.is_regular_file()) continue;
-      files.emplace_back(entry.path().lexically_relative(folder).generic_string(), entry.path());
-    }
-    std::ranges::sort(files);
-    for (const auto& [name, path] : files) {
-      std::ifstream file(path, std::ios::binary);
-      add(name);
-      add(std::string(std::istreambuf_iterator<char>(file), {}));
-    }
-  }
   return hash;
 }
 

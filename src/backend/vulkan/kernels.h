@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,8 +12,8 @@ namespace zinc::vulkan {
 
 std::span<const uint32_t> find_kernel(std::string_view name);  // "linear.q4_k"; empty: none
 std::vector<std::string_view> kernel_names();
-bool has_format(std::string_view name);  // a weight format of the kernels: shader/format has its file
-uint64_t kernels_hash();                 // of the sources the kernels were built from
-uint64_t hash_sources(const std::filesystem::path& shaders);  // of that folder and of the params folders, on disk
+bool has_format(std::string_view name);           // a weight format of the kernels: shader/format has its file
+std::vector<std::string_view> kv_format_names();  // the files of shader/kv_format
+uint64_t kernels_hash();                          // of the sources the kernels were built from
 
 }  // namespace zinc::vulkan

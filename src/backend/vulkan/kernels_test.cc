@@ -1,11 +1,13 @@
-// Host and kernels read the parameters of params/*.h from the same declaration; this compares the layout that the GLSL
-// compiler gave them with the C++ layout.
+// The embedded kernels are those of the sources. Host and kernels read the parameters of params/*.h from the same
+// declaration; this compares the layout that the GLSL compiler gave them with the C++ layout.
 #include "backend/vulkan/kernels.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <map>
 
 #include "backend/vulkan/params.h"
@@ -106,6 +108,36 @@ class Types {
   std::vector<std::string> differences_;
 };
 
+// Of a folder of shaders and of the params folders, as tools/shaders computes it.
+uint64_t hash_sources(const std::filesystem::path& shaders) {
+  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
+  const auto add = [&](std::string_view bytes) {
+    for (const char c : bytes) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
+    hash *= 0x100000001b3u;  // a zero byte terminates each
+  };
+  const std::filesystem::path backends = shaders.parent_path().parent_path();
+  for (const auto& folder : {shaders, backends / "gpu/params", backends / "vulkan/params"}) {
+    std::vector<std::pair<std::string, std::filesystem::path>> files;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+      if (!entry.is_regular_file()) continue;
+      files.emplace_back(entry.path().lexically_relative(folder).generic_string(), entry.path());
+    }
+    std::ranges::sort(files);
+    for (const auto& [name, path] : files) {
+      std::ifstream file(path, std::ios::binary);
+      add(name);
+      add(std::string(std::istreambuf_iterator<char>(file), {}));
+    }
+  }
+  return hash;
+}
+
+TEST(Kernels, spv_file_matches_shader_sources) {
+  const std::filesystem::path folder = std::filesystem::path(ZINC_SOURCE_DIR) / "src/backend/vulkan/shader";
+  EXPECT_EQ(kernels_hash(), hash_sources(folder))
+      << "kernels.spv was not built from these shaders: see Rebuilding the kernels in src/backend/vulkan/README.md";
+}
+
 TEST(Kernels, parameters_have_the_layout_of_the_host) {
   for (const std::string_view name : kernel_names()) {
     Types types(find_kernel(name));
@@ -125,7 +157,7 @@ TEST(Kernels, parameters_have_the_size_of_the_host) {
   };
   const size_t step = sizeof(shader::StepParams);
   EXPECT_EQ(sizes("linear.q4_k"), (std::vector{step, sizeof(shader::LinearParams)}));
-  EXPECT_EQ(sizes("attention"), (std::vector{step, sizeof(shader::AttentionParams)}));
+  EXPECT_EQ(sizes("attention.f16"), (std::vector{step, sizeof(shader::AttentionParams)}));
   EXPECT_EQ(sizes("delta_decode"), (std::vector{step, sizeof(shader::DeltaDecodeParams)}));
   EXPECT_EQ(sizes("elementwise"), (std::vector{sizeof(shader::ElementwiseParams), step}));
 }

@@ -39,7 +39,8 @@ Lowering::Size Lowering::flat(int64_t n_threads) {
   return {std::min(n, kMaxGridX), ceil_div(n, kMaxGridX)};
 }
 
-Status Lowering::add(KernelKey key, std::span<const std::byte> params, const Size& grid, const Accesses& accesses) {
+Status Lowering::add(KernelKey key, std::span<const std::byte> params, const Size& grid, const Accesses& accesses,
+                     int64_t n_arrivals) {
   ZINC_CHECK(params.size() <= Device::kMaxParamsBytes);
   if (grid.x <= 0 || grid.y <= 0 || grid.z <= 0) return ok_status();
   if (grid.x > kMaxGrid || grid.y > kMaxGrid || grid.z > kMaxGrid) {
@@ -48,7 +49,7 @@ Status Lowering::add(KernelKey key, std::span<const std::byte> params, const Siz
                 device_.name, sizes_.max_tokens, key.module, grid.x, grid.y, grid.z);
   }
   const bool signals_done = !key.constants.empty() && key.constants.back() == kSignalsDone;
-  const int64_t n_arrivals = accesses.n_arrivals > 0 ? accesses.n_arrivals : grid.x * grid.y * grid.z;
+  if (n_arrivals == 0) n_arrivals = grid.x * grid.y * grid.z;
   const size_t alignment = device_.uniform_alignment;
   const size_t offset = (program_.params.size() + alignment - 1) / alignment * alignment;
   program_.params.resize(offset + params.size());
@@ -104,11 +105,7 @@ void replace_barriers_by_counters(Program& program, Address counters) {
 }
 
 Result<Program> Lowering::run() {
-  for (const gpu::FusedCall& call : workspace_.calls(sizes_)) {
-    current_ = &call;
-    const Status lowered = std::visit([&](const auto& kind) { return lower(kind); }, call.kind);
-    if (!lowered.ok()) return lowered.error();
-  }
+  if (Status s = lower_calls(); !s.ok()) return s.error();
   insert_barriers(program_.dispatches);
   replace_barriers_by_counters(program_, workspace_.sync_counters().address());
   return std::move(program_);
@@ -124,22 +121,6 @@ Status Lowering::lower(const gpu::EmbedCall& call) {
 
 // ---- row-wise ops ----
 
-Status Lowering::lower(const gpu::NormCall& call) {
-  const Node& n = *call.node;
-  const NormParams& norm = n.as<NormParams>();
-  shader::NormParams params{};
-  params.x = workspace_.address(n.in[0]);
-  params.weight = vector(n.in[1]);
-  params.n_rows = n_rows(n.in[0]);
-  params.width = call.width;
-  params.vectors_per_row = call.vectors_per_row;
-  params.eps = norm.eps;
-  params.kind = norm.kind == NormKind::l2 ? kL2 : kRms;
-  Accesses accesses{{range_of(n.in[0])}, {}};
-  fill_output(call.out, params, accesses);
-  return emit_norm(params, int64_t{max_rows(n.in[0])} * call.vectors_per_row, accesses);
-}
-
 Status Lowering::lower(const gpu::QuantizeCall& call) {
   shader::NormParams params{};
   params.x = workspace_.address(call.x);
@@ -147,12 +128,17 @@ Status Lowering::lower(const gpu::QuantizeCall& call) {
   params.n_rows = n_rows(call.x);
   params.width = call.to.n_in;
   params.vectors_per_row = static_cast<int>(width(call.x) / call.to.n_in);
-  params.kind = kNoNorm;
-  return emit_norm(params, int64_t{max_rows(call.x)} * params.vectors_per_row,
-                   {{range_of(call.x)}, {range_of(call.to)}});
+  return emit_norm_mode(kNoNorm, params, int64_t{max_rows(call.x)} * params.vectors_per_row,
+                        {{range_of(call.x)}, {range_of(call.to)}});
 }
 
-Status Lowering::emit_norm(const shader::NormParams& params, int64_t n_vectors, const Accesses& accesses) {
+Status Lowering::emit_norm(NormKind kind, shader::NormParams& params, int64_t n_vectors, const Accesses& accesses) {
+  return emit_norm_mode(kind == NormKind::l2 ? kL2 : kRms, params, n_vectors, accesses);
+}
+
+Status Lowering::emit_norm_mode(NormMode mode, shader::NormParams& params, int64_t n_vectors,
+                                const Accesses& accesses) {
+  params.kind = mode;
   const bool is_short = params.width <= kSegmentElems;
   return emit({"norm", {{kSpecNormWarpPerRow, is_short ? 1 : 0}}}, params,
               {is_short ? ceil_div(n_vectors, kWarps) : n_vectors}, accesses);
@@ -163,87 +149,12 @@ Status Lowering::lower(const gpu::NormResidualCall&) {
   return fail(ErrorCode::unsupported, "the vulkan backend has no kernel for a norm with the residual add");
 }
 
-RopeTable Lowering::rope_table(const Node& rope) const {
-  const RopeBuffers& table = workspace_.rope_buffers(rope);
-  return {.coarse = table.coarse.address(),
-          .fine = table.fine.address(),
-          .n_pairs = table.n_pairs,
-          .adjacent = rope.as<RopeParams>().pairs == RopePairs::adjacent ? 1 : 0};
-}
-
-Status Lowering::lower(const gpu::RopeCall& call) {
-  const Node& n = *call.node;
-  const shader::RopeParams params{.x = workspace_.address(n.in[0]),
-                                  .out = workspace_.address(n.out[0]),
-                                  .rope = rope_table(n),
-                                  .n_rows = n_rows(n.in[0]),
-                                  .n_heads = static_cast<int>(width(n.in[0]) / inner(n.in[0])),
-                                  .head_dim = static_cast<int>(inner(n.in[0]))};
-  const int64_t n_threads = int64_t{sizes_.max_tokens} * params.n_heads * (params.head_dim - params.rope.n_pairs);
-  return emit({"rope", {}}, params, flat(n_threads), {{range_of(n.in[0])}, {range_of(n.out[0])}});
-}
-
-Status Lowering::lower(const gpu::GatedActCall& call) {
-  const Node& n = *call.node;
-  shader::GatedActParams params{};
-  params.gate = workspace_.address(n.in[0]);
-  params.up = workspace_.address(n.in[1]);
-  params.n_rows = n_rows(n.out[0]);
-  params.act = static_cast<int>(n.as<GatedActParams>().act);
-  params.scalar_gate = width(n.in[0]) == 1 && width(n.out[0]) > 1 ? 1 : 0;
-  params.width = call.width;
-  params.vectors_per_row = call.vectors_per_row;
-  Accesses accesses{{range_of(n.in[0]), range_of(n.in[1])}, {}};
-  fill_output(call.out, params, accesses);
-  const int64_t n_warps = int64_t{max_rows(n.out[0])} * params.vectors_per_row * ceil_div(params.width, kSegmentElems);
-  return emit({"gated_act", {}}, params, {ceil_div(n_warps, kWarps)}, accesses);
-}
-
-Status Lowering::lower(const gpu::ElementwiseCall& call) {
-  const Node& n = *call.node;
-  shader::ElementwiseParams params{};
-  params.a = workspace_.address(n.in[0]);
-  params.out = workspace_.address(n.out[0]);
-  params.n_rows = n_rows(n.out[0]);
-  params.width = static_cast<int>(width(n.out[0]));
-  Accesses accesses{{range_of(n.in[0])}, {range_of(n.out[0])}};
-  if (n.op == Op::add) {
-    params.op = kAdd;
-    params.b = workspace_.address(n.in[1]);
-    accesses.reads.push_back(range_of(n.in[1]));
-  } else if (n.op == Op::mul) {
-    params.op = kMul;
-    params.b = vector(n.in[1]);
-    params.b_width = static_cast<int>(width(n.in[1]));
-  } else {
-    params.op = n.op == Op::scale ? kScale : kSoftcap;
-    params.factor = n.op == Op::scale ? n.as<ScaleParams>().factor : n.as<SoftcapParams>().cap;
-  }
-  return emit({"elementwise", {}}, params, flat(int64_t{max_rows(n.out[0])} * params.width), accesses);
-}
-
-// Hidden states are copied, because they are uploaded before the step starts, when their memory may still hold another
-// value.
-Status Lowering::lower(const gpu::CopyCall& call) {
-  for (const gpu::RowCopy& copy : call.copies) {
-    const shader::CopyParams params{.from = copy.from ? workspace_.address(copy.from) : 0,
-                                    .to = workspace_.address(copy.to),
-                                    .kind = !copy.from                 ? kHiddenIn
-                                            : copy.gathers_output_rows ? kOutputRows
-                                                                       : kCopy,
-                                    .n_rows = n_rows(copy.to),
-                                    .vectors_per_row = copy.vectors_per_row,
-                                    .from_width = copy.from_width,
-                                    .from_begin = copy.from_begin,
-                                    .to_width = copy.to_width,
-                                    .to_begin = copy.to_begin,
-                                    .n_copied = copy.length};
-    Accesses accesses{{}, {range_of(copy.to)}};
-    if (copy.from) accesses.reads.push_back(range_of(copy.from));
-    const int64_t n_elems = int64_t{max_rows(copy.to)} * copy.vectors_per_row * copy.length;
-    if (Status s = emit({"copy", {}}, params, flat(n_elems), accesses); !s.ok()) return s;
-  }
-  return ok_status();
+Status Lowering::emit_copy(const gpu::RowCopy& copy, shader::CopyParams& params, int64_t n_elems,
+                           const Accesses& accesses) {
+  params.from = at(copy.from);
+  params.kind = !copy.from ? kHiddenIn : copy.gathers_output_rows ? kOutputRows : kCopy;
+  params.n_copied = copy.length;
+  return emit_threads("copy", params, n_elems, accesses);
 }
 
 Result<Program> Lowering::run_copy(Value v, CopyKind kind, int n_rows) {
@@ -262,8 +173,8 @@ Result<Program> Lowering::run_copy(Value v, CopyKind kind, int n_rows) {
   return std::move(program_);
 }
 
-Result<std::vector<VkPipeline>> find_pipelines(Device& device, const Program& program) {
-  std::vector<VkPipeline> pipelines;
+Result<std::vector<vk::Pipeline>> find_pipelines(Device& device, const Program& program) {
+  std::vector<vk::Pipeline> pipelines;
   for (const Dispatch& dispatch : program.dispatches) {
     ZINC_TRY(pipeline, device.pipeline(dispatch.kernel));
     pipelines.push_back(pipeline);
@@ -271,25 +182,23 @@ Result<std::vector<VkPipeline>> find_pipelines(Device& device, const Program& pr
   return pipelines;
 }
 
-void record_program(const Device& device, VkCommandBuffer commands, const Program& program,
-                    std::span<const VkPipeline> pipelines, VkDescriptorSet set, uint32_t step_offset,
+void record_program(const Device& device, vk::CommandBuffer commands, const Program& program,
+                    std::span<const vk::Pipeline> pipelines, vk::DescriptorSet set, uint32_t step_offset,
                     const DispatchTimestamps& times) {
-  const DeviceApi& api = device.api();
-  VkPipeline bound = VK_NULL_HANDLE;
+  vk::Pipeline bound;
   if (times.timestamps) {
     times.timestamps->reset(commands, times.first, static_cast<uint32_t>(program.dispatches.size()) + 1);
     times.timestamps->write(commands, times.first);
   }
   for (size_t i = 0; i < program.dispatches.size(); ++i) {
     const Dispatch& dispatch = program.dispatches[i];
-    if (dispatch.needs_barrier) add_compute_barrier(api, commands);
+    if (dispatch.needs_barrier) add_compute_barrier(commands);
     if (pipelines[i] != bound) {
-      api.CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipelines[i]);
+      commands.bindPipeline(vk::PipelineBindPoint::eCompute, pipelines[i]);
       bound = pipelines[i];
     }
-    const std::array<uint32_t, 2> offsets = {dispatch.params_offset, step_offset};
-    api.CmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, device.layout(), 0, 1, &set, 2, offsets.data());
-    api.CmdDispatch(commands, dispatch.grid[0], dispatch.grid[1], dispatch.grid[2]);
+    device.bind_params(commands, set, dispatch.params_offset, step_offset);
+    commands.dispatch(dispatch.grid[0], dispatch.grid[1], dispatch.grid[2]);
     if (times.timestamps) times.timestamps->write(commands, times.first + static_cast<uint32_t>(i) + 1);
   }
 }

@@ -6,19 +6,15 @@
 #include <span>
 #include <vector>
 
-#include "backend/gpu/kernel_times.h"
+#include "backend/gpu/step_lowering.h"
 #include "backend/step_kernels.h"
 #include "backend/vulkan/timestamps.h"
 #include "backend/vulkan/workspace.h"
-#include "base/ceil_div.h"
 
 namespace zinc::vulkan {
 
-// Memory that a dispatch reads or writes.
-struct MemoryRange {
-  Address begin = 0;
-  size_t n_bytes = 0;
-};
+using gpu::Accesses;
+using gpu::MemoryRange;
 
 // A kernel of a step as plain data.
 struct Dispatch {
@@ -45,7 +41,8 @@ void insert_barriers(std::span<Dispatch> dispatches);
 void replace_barriers_by_counters(Program& program, Address counters);
 
 struct AttentionSize {
-  int k_dim = 0, v_dim = 0, kv_format = kKvF16;
+  int k_dim = 0, v_dim = 0;
+  std::string_view kv_format = "f16";
   int n_head_segments = 1;  // segments of 256 elements in max(k_dim, v_dim)
   bool is_split = false,
        is_fused =
@@ -63,33 +60,35 @@ Result<AttentionShape> attention_shape(const Capabilities& device, const Attenti
 // 32 * warp_rows rows fit shared memory. Results are bit-identical either way.
 bool has_planes(const Capabilities& device, const PanelFormat& format, int warp_rows);
 
-class Lowering {
+struct ShaderKernels {  // for gpu::StepLowering
+  static constexpr std::string_view kName = "vulkan";
+  using Workspace = vulkan::Workspace;
+  using Norm = shader::NormParams;
+  using Rope = shader::RopeParams;
+  using GatedAct = shader::GatedActParams;
+  using Elementwise = shader::ElementwiseParams;
+  using Copy = shader::CopyParams;
+  using Combine = shader::CombineParams;
+  static Matrix matrix(const DeviceMatrix& matrix) { return shader_matrix(matrix); }
+};
+
+class Lowering final : public gpu::StepLowering<Lowering, ShaderKernels> {
  public:
   Lowering(const Graph& graph, const gpu::Weights& weights, const gpu::Cache& cache, const Capabilities& device,
-           bool starts_in_order, const Workspace& workspace, gpu::StepClass sizes)
-      : graph_(graph),
-        weights_(weights),
-        cache_(cache),
-        device_(device),
-        starts_in_order_(starts_in_order),
-        workspace_(workspace),
-        sizes_(sizes) {}
+           bool starts_in_order, const Workspace& workspace)
+      : StepLowering(graph, weights, cache, workspace), device_(device), starts_in_order_(starts_in_order) {}
 
   Result<Program> run();
   Result<Program> run_copy(Value v, CopyKind kind, int n_rows);  // copies logits or hidden states to the host
 
  private:
+  friend class gpu::StepLowering<Lowering, ShaderKernels>;
   bool is_decode() const { return sizes_.max_tokens == 1; }
 
+  using StepLowering::lower;
   Status lower(const gpu::EmbedCall& call);
-  Status lower(const gpu::CopyCall& call);
-  Status lower(const gpu::NormCall& call);
   Status lower(const gpu::QuantizeCall& call);
-  Status lower(const gpu::RopeCall& call);
-  Status lower(const gpu::GatedActCall& call);
-  Status lower(const gpu::ElementwiseCall& call);
   Status lower(const gpu::RouteCall& call);
-  Status lower(const gpu::CombineCall& call);
   Status lower(const gpu::ShortConvCall& call);
   Status lower(const gpu::DeltaNetCall& call);
   Status lower(const gpu::SampleCall& call);
@@ -100,20 +99,29 @@ class Lowering {
   Status lower(const gpu::MoeDownCall& call);
   Status lower(const gpu::DeltaDecodeCall& call);
 
-  struct Accesses {
-    std::vector<MemoryRange> reads, writes;
-    int64_t n_arrivals = 0;  // workgroups that signal completion; 0: all
-  };
   struct Size {
     int64_t x = 1, y = 1, z = 1;
   };
   static Size flat(int64_t n_threads);  // a 1D grid of threads, folded
-  Status add(KernelKey key, std::span<const std::byte> params, const Size& grid, const Accesses& accesses);
+  // `n_arrivals`: workgroups that signal completion; 0: all.
+  Status add(KernelKey key, std::span<const std::byte> params, const Size& grid, const Accesses& accesses,
+             int64_t n_arrivals);
   template <class Params>
-  Status emit(const KernelKey& key, const Params& params, const Size& grid, const Accesses& accesses) {
-    return add(key, std::as_bytes(std::span(&params, 1)), grid, accesses);
+  Status emit(const KernelKey& key, const Params& params, const Size& grid, const Accesses& accesses,
+              int64_t n_arrivals = 0) {
+    return add(key, std::as_bytes(std::span(&params, 1)), grid, accesses, n_arrivals);
   }
-  Status emit_norm(const shader::NormParams& params, int64_t n_vectors, const Accesses& accesses);
+  template <class Params>
+  Status emit_threads(const char* kernel, const Params& params, int64_t n_threads, const Accesses& accesses) {
+    return emit({kernel, {}}, params, flat(n_threads), accesses);
+  }
+  template <class Params>
+  Status emit_warps(const char* kernel, const Params& params, int64_t n_warps, const Accesses& accesses) {
+    return emit({kernel, {}}, params, {ceil_div(n_warps, kWarps)}, accesses);
+  }
+  Status emit_norm(NormKind kind, shader::NormParams& params, int64_t n_vectors, const Accesses& accesses);
+  Status emit_norm_mode(NormMode mode, shader::NormParams& params, int64_t n_vectors, const Accesses& accesses);
+  Status emit_copy(const gpu::RowCopy& copy, shader::CopyParams& params, int64_t n_elems, const Accesses& accesses);
   KernelKey with_counter_sync(KernelKey key, int64_t n_workgroups) const;
 
   struct MatmulShape {
@@ -124,73 +132,49 @@ class Lowering {
   // Each workgroup prepares the input row in shared memory.
   bool stages_row(const gpu::MatmulCall& call) const;
   MatmulShape matmul_shape(const gpu::MatmulCall& call, int64_t x_rows) const;
-  void fill_input(const gpu::MatmulCall& call, shader::LinearParams& params, Accesses& accesses) const;
   void fill_experts(const gpu::MatmulCall& call, bool is_small_batch, shader::LinearParams& params,
                     Accesses& accesses) const;
-  void fill_parts(const gpu::MatmulCall& call, shader::LinearParams& params, Accesses& accesses) const;
   Route route_of(const Node& route) const;
-  // Where a producer writes its result.
   template <class Params>
-  void fill_output(const gpu::Output& out, Params& params, Accesses& accesses) const {
-    if (out.q8) {
-      params.q8 = workspace_.q8(*out.q8);
-      accesses.writes.push_back(range_of(*out.q8));
-    }
-    if (!out.has_floats) return;
-    params.out = workspace_.address(out.value);
-    accesses.writes.push_back(range_of(out.value));
+  void fill_q8(const gpu::QuantizedActivation& activation, Value, Params& params) const {
+    params.q8 = workspace_.q8(activation);
+  }
+  template <class Params>
+  void fill_rope(const Node& rope, Params& params) const {
+    const RopeBuffers& table = workspace_.rope_buffers(rope);
+    params.rope = {.coarse = table.coarse.address(),
+                   .fine = table.fine.address(),
+                   .n_pairs = table.n_pairs,
+                   .adjacent = is_adjacent(rope)};
   }
   Status lower_attention_inputs(const gpu::AttentionCall& call);
   Status emit_attention(const Node& n, shader::AttentionParams& params, Accesses& accesses, bool is_fused);
   shader::ConvParams conv_params(const Node& n) const;
   shader::DeltaParams delta_params(const Node& n) const;
-  Status check_recurrence(const shader::ConvParams& conv) const;
-  Status check_recurrence(const shader::DeltaParams& delta) const;
   Status lower_delta_chunks(shader::DeltaChunksParams& params, const Accesses& accesses);
   Status lower_delta_tokens(shader::DeltaChunksParams& params, DeltaTokens part, const Accesses& accesses);
   int64_t max_active_seqs() const { return std::min(workspace_.max_seqs(), sizes_.max_tokens); }
-  void fill_heads(const Node& n, const gpu::AttentionInputs& inputs, HeadInput (&parts)[3], Accesses& accesses) const;
-  HeadInput head_input(const gpu::AttentionInput& input) const;
-  RopeTable rope_table(const Node& rope) const;
   int n_head_segments(const Node& attention) const;
 
-  const ValueInfo& info(Value v) const { return graph_.info(v); }
-  int64_t width(Value v) const { return info(v).shape.elems(); }
-  int64_t inner(Value v) const { return info(v).shape.inner(); }
-  int max_rows(Value v) const { return info(v).rows == Rows::outputs ? sizes_.max_outputs : sizes_.max_tokens; }
   int n_rows(Value v) const {
     if (max_rows(v) == 1) return kAlwaysOne;
     return info(v).rows == Rows::outputs ? kOutputs : kTokens;
   }
-  MemoryRange range_of(Value v) const {
-    return {workspace_.address(v), static_cast<size_t>(max_rows(v)) * static_cast<size_t>(width(v)) * sizeof(float)};
-  }
-  MemoryRange range_of(const gpu::QuantizedActivation& activation) const {
-    return {workspace_.q8(activation).q, workspace_.q8_bytes(activation)};
-  }
-  const DeviceMatrix& matrix_of(const Node& n) const { return *weights_.matrix(info(n.in[1]).name); }
-  Address vector(Value v) const { return v ? weights_.vector(info(v).name) : 0; }
 
-  const Graph& graph_;
-  const gpu::Weights& weights_;
-  const gpu::Cache& cache_;
   const Capabilities& device_;
   bool starts_in_order_;  // Device::starts_in_order
-  const Workspace& workspace_;
-  gpu::StepClass sizes_;
   Program program_;
-  const gpu::FusedCall* current_ = nullptr;  // being lowered
 };
 
-Result<std::vector<VkPipeline>> find_pipelines(Device& device, const Program& program);  // compiled if necessary
+Result<std::vector<vk::Pipeline>> find_pipelines(Device& device, const Program& program);  // compiled if necessary
 // Timestamps before the first and after each dispatch; none if timestamps is nullptr.
 struct DispatchTimestamps {
   const Timestamps* timestamps = nullptr;
   uint32_t first = 0;
 };
 // Records the program into a command buffer. `step_offset`: of the step's parameters.
-void record_program(const Device& device, VkCommandBuffer commands, const Program& program,
-                    std::span<const VkPipeline> pipelines, VkDescriptorSet set, uint32_t step_offset,
+void record_program(const Device& device, vk::CommandBuffer commands, const Program& program,
+                    std::span<const vk::Pipeline> pipelines, vk::DescriptorSet set, uint32_t step_offset,
                     const DispatchTimestamps& times = {});
 
 // The kernels of a step on a GPU that need not be present (BackendInfo::step_kernels).

@@ -5,36 +5,6 @@
 
 namespace zinc::vulkan {
 
-HeadInput Lowering::head_input(const gpu::AttentionInput& input) const {
-  HeadInput part{};
-  if (!input.x) return part;
-  part.x = workspace_.address(input.x);
-  if (input.slice) {
-    part.x += static_cast<size_t>(input.slice->as<SliceParams>().begin) * sizeof(float);
-    part.stride = static_cast<int>(inner(input.x));
-  }
-  if (input.norm) {
-    part.is_normed = 1;
-    part.norm_weight = vector(input.norm->in[1]);
-    part.eps = input.norm->as<NormParams>().eps;
-  }
-  if (input.rope) part.rope = rope_table(*input.rope);
-  return part;
-}
-
-// Norm and RoPE of q, k and v.
-void Lowering::fill_heads(const Node& n, const gpu::AttentionInputs& inputs, HeadInput (&parts)[3],
-                          Accesses& accesses) const {
-  for (size_t i = 0; i < 3; ++i) {
-    if (!inputs[i].x) continue;
-    parts[i] = head_input(inputs[i]);
-    parts[i].dim = static_cast<int>(inner(n.in[i]));
-    if (parts[i].stride == 0) parts[i].stride = parts[i].dim;
-    parts[i].n_heads = static_cast<int>(width(n.in[i])) / parts[i].dim;
-    accesses.reads.push_back(range_of(inputs[i].x));
-  }
-}
-
 int Lowering::n_head_segments(const Node& n) const {
   int64_t dim = inner(n.in[0]);
   if (n.in[2]) dim = std::max(dim, inner(n.in[2]));
@@ -60,10 +30,8 @@ Status Lowering::lower_attention_inputs(const gpu::AttentionCall& call) {
   int64_t n_heads = 0;
   for (const HeadInput& part : params.parts) n_heads += part.n_heads;
   const int head_segments = n_head_segments(n);
-  return emit({"qk_norm_rope",
-               {{kSpecKvFormat, cache_.kv_format().id},
-                {kSpecHeadSegments, head_segments},
-                {kSpecHeadFloats, kWarps * head_segments * kSegmentElems}}},
+  return emit({fmt::format("qk_norm_rope.{}", cache_.kv_format().name),
+               {{kSpecHeadSegments, head_segments}, {kSpecHeadFloats, kWarps * head_segments * kSegmentElems}}},
               params, {ceil_div(int64_t{sizes_.max_tokens} * n_heads, kWarps)}, accesses);
 }
 
@@ -76,10 +44,9 @@ Status Lowering::lower(const gpu::AttentionDecodeCall& call) {
   fill_heads(n, call.inputs, params.parts, accesses);
   accesses.writes.push_back({pages.address(), pages.size()});
   if (call.act) {
-    const HeadInput gate = head_input(call.gate);
-    params.gate = gate.x;
-    params.gate_stride = gate.stride > 0 ? gate.stride : static_cast<int>(width(n.out[0]) / info(n.in[0]).shape[0]);
-    params.gate_act = static_cast<int>(call.act->as<GatedActParams>().act);
+    params.gate = slice_of(call.gate);
+    params.gate_stride = static_cast<int>(width(call.gate.x) / info(n.in[0]).shape[0]);
+    params.gate_act = act_of(*call.act);
     accesses.reads.push_back(range_of(call.gate.x));
   }
   params.out = workspace_.address(call.out());
@@ -97,19 +64,13 @@ Status Lowering::lower(const gpu::AttentionCall& call) {
 }
 
 Status Lowering::emit_attention(const Node& n, shader::AttentionParams& params, Accesses& accesses, bool is_fused) {
-  const AttentionParams& attention = n.as<AttentionParams>();
-  const KvLayer kv = cache_.kv_layer(attention.cache_layer);
-  const Buffer& pages = cache_.pages(attention.cache_layer);
+  const int layer = n.as<AttentionParams>().cache_layer;
+  const KvLayer kv = cache_.kv_layer(layer);
+  const Buffer& pages = cache_.pages(layer);
   accesses.reads.push_back({pages.address(), pages.size()});
+  fill_attention(n, params);
   params.kv = kv;
-  params.q = workspace_.address(n.in[0]);
-  params.sinks = vector(n.in[3]);
   params.n_rows = n_rows(n.in[0]);
-  params.n_heads = static_cast<int>(info(n.in[0]).shape[0]);
-  params.scale = attention.scale;
-  params.softcap = attention.softcap;
-  params.window = static_cast<int>(attention.window);
-  params.n_chunks = workspace_.n_chunks(attention.cache_layer);
   params.partial = workspace_.attention_partial().address();
   params.done_counters = workspace_.attention_done_counters().address();
   const bool is_split = sizes_.max_tokens <= kMaxSplitTokens;
@@ -119,7 +80,7 @@ Status Lowering::emit_attention(const Node& n, shader::AttentionParams& params, 
   }
   ZINC_TRY(shape, attention_shape(device_, {.k_dim = kv.k_dim,
                                             .v_dim = kv.v_dim,
-                                            .kv_format = cache_.kv_format().id,
+                                            .kv_format = cache_.kv_format().name,
                                             .n_head_segments = n_head_segments(n),
                                             .is_split = is_split,
                                             .is_fused = is_fused}));
@@ -133,11 +94,10 @@ Status Lowering::emit_attention(const Node& n, shader::AttentionParams& params, 
   const int64_t n_tiles = kv.kv_heads * ceil_div(heads_per_kv_head, params.heads_per_tile);
   const int64_t target_splits = std::max<int64_t>(1, tuning_of(device_).attention_workgroups / n_tiles);
   const int64_t n_splits = is_split ? std::min<int64_t>(target_splits, params.n_chunks) : 1;
-  accesses.n_arrivals = n_tiles;
   // A layer that shares another layer's KV cache reads pages written by another dispatch of the step: needs a barrier.
   const bool uses_counter_sync = is_fused && params.parts[kKey].x != 0;
   return emit(uses_counter_sync ? with_counter_sync(shape.key, n_tiles * n_splits) : shape.key, params,
-              {n_tiles, ceil_div(sizes_.max_tokens, params.tokens_per_tile), n_splits}, accesses);
+              {n_tiles, ceil_div(sizes_.max_tokens, params.tokens_per_tile), n_splits}, accesses, n_tiles);
 }
 
 Result<AttentionShape> attention_shape(const Capabilities& device, const AttentionSize& size) {
@@ -157,16 +117,15 @@ Result<AttentionShape> attention_shape(const Capabilities& device, const Attenti
     return static_cast<size_t>(bytes + 4 * floats + kOtherBytes) <= device.shared_bytes;
   };
   const auto shape = [&](std::string_view module, int rows) {
-    return AttentionShape{{std::string(module),
+    return AttentionShape{{fmt::format("{}.{}", module, size.kv_format),
                            {{kSpecAttentionRows, rows},
                             {kSpecAttentionSplitKv, size.is_split ? 1 : 0},
                             {kSpecAttentionKeyDim, k_dim},
                             {kSpecAttentionValueDim, v_dim},
-                            {kSpecKvFormat, size.kv_format},
                             {kSpecHeadFloats, head_floats}}},
                           rows};
   };
-  const bool uses_coopmat = device.has_coopmat_f16 && size.kv_format == kKvF16 && v_dim <= kMaxCoopmatValueDim &&
+  const bool uses_coopmat = device.has_coopmat_f16 && size.kv_format == "f16" && v_dim <= kMaxCoopmatValueDim &&
                             fits(coopmat_bytes(16), fused_floats);  // decode too
   if (uses_coopmat) {
     return shape("attention_coopmat", size.is_split || !fits(coopmat_bytes(32), head_floats) ? 16 : 32);
@@ -216,74 +175,27 @@ Status Lowering::lower(const gpu::RouteCall& call) {
   return emit({"sort_by_expert", {}}, pairs, {1}, {{range_of(n.out[0])}, {{tiles.sorted_pairs, tiles.n_bytes}}});
 }
 
-Status Lowering::lower(const gpu::CombineCall& call) {
-  const Node& n = *call.node;
-  const Value out = call.out();
-  shader::CombineParams params{.x = workspace_.address(n.in[0]),
-                               .weights = workspace_.address(n.in[1]),
-                               .residual = 0,
-                               .out = workspace_.address(out),
-                               .n_rows = n_rows(out),
-                               .n_experts_used = static_cast<int>(width(n.in[1])),
-                               .dim = static_cast<int>(width(out))};
-  Accesses accesses{{range_of(n.in[0]), range_of(n.in[1])}, {range_of(out)}};
-  if (call.add) {
-    params.residual = workspace_.address(call.addend);
-    accesses.reads.push_back(range_of(call.addend));
-  }
-  return emit({"moe_combine", {}}, params, flat(int64_t{max_rows(out)} * params.dim), accesses);
-}
-
 shader::ConvParams Lowering::conv_params(const Node& n) const {
-  return {.x = workspace_.address(n.in[0]),
-          .weight = vector(n.in[1]),
-          .out = workspace_.address(n.out[0]),
-          .states = cache_.conv_states(n.as<ShortConvParams>().cache_layer),
-          .slot_bytes = cache_.state_bytes(),
-          .n_channels = static_cast<int>(width(n.in[0])),
-          .n_taps = static_cast<int>(width(n.in[1]) / width(n.in[0]))};
-}
-
-Status Lowering::check_recurrence(const shader::ConvParams& conv) const {
-  if (conv.n_taps <= kMaxTaps) return ok_status();
-  return fail(ErrorCode::unsupported, "the vulkan backend's {} supports up to {} taps; this model has {}",
-              op_name(Op::short_conv), kMaxTaps, conv.n_taps);
-}
-
-Status Lowering::check_recurrence(const shader::DeltaParams& delta) const {
-  if (delta.k_dim <= 256) return ok_status();
-  return fail(ErrorCode::unsupported,
-              "the vulkan backend's {} supports a key dimension of up to 256; this model has {}",
-              op_name(Op::delta_net), delta.k_dim);
+  shader::ConvParams params{};
+  params.slot_bytes = cache_.state_bytes();
+  fill_conv(n, params);
+  return params;
 }
 
 Status Lowering::lower(const gpu::ShortConvCall& call) {
   const Node& n = *call.node;
   const shader::ConvParams params = conv_params(n);
-  if (Status s = check_recurrence(params); !s.ok()) return s;
+  if (Status s = check_conv(params); !s.ok()) return s;
   return emit({"short_conv", {}}, params,
               {ceil_div(params.n_channels, kThreads), max_active_seqs(), ceil_div(sizes_.max_tokens, kConvTokens)},
               {{range_of(n.in[0])}, {range_of(n.out[0]), {params.states, 1}}});
 }
 
 shader::DeltaParams Lowering::delta_params(const Node& n) const {
-  const DeltaNetParams& delta = n.as<DeltaNetParams>();
-  return {.q = workspace_.address(n.in[0]),
-          .k = workspace_.address(n.in[1]),
-          .v = workspace_.address(n.in[2]),
-          .alpha = workspace_.address(n.in[3]),
-          .beta = workspace_.address(n.in[4]),
-          .dt_bias = vector(n.in[5]),
-          .a = vector(n.in[6]),
-          .out = workspace_.address(n.out[0]),
-          .states = cache_.delta_states(delta.cache_layer),
-          .slot_bytes = cache_.state_bytes(),
-          .k_heads = static_cast<int>(info(n.in[1]).shape[0]),
-          .v_heads = static_cast<int>(info(n.in[2]).shape[0]),
-          .k_dim = static_cast<int>(info(n.in[1]).shape[1]),
-          .v_dim = static_cast<int>(info(n.in[2]).shape[1]),
-          .is_cyclic = delta.sharing == HeadSharing::cyclic ? 1 : 0,
-          .q_scale = delta.q_scale};
+  shader::DeltaParams params{};
+  params.slot_bytes = cache_.state_bytes();
+  fill_delta(n, params);
+  return params;
 }
 
 namespace {
@@ -300,7 +212,7 @@ int state_rows_per_thread(const shader::DeltaParams& delta) {  // per thread
 Status Lowering::lower(const gpu::DeltaNetCall& call) {
   const Node& n = *call.node;
   shader::DeltaChunksParams params{.delta = delta_params(n), .prepared = 0, .part = kBeforeChunks, .unused = 0};
-  if (Status s = check_recurrence(params.delta); !s.ok()) return s;
+  if (Status s = check_delta(params.delta); !s.ok()) return s;
   const Accesses accesses{
       {range_of(n.in[0]), range_of(n.in[1]), range_of(n.in[2]), range_of(n.in[3]), range_of(n.in[4])},
       {range_of(n.out[0]), {params.delta.states, 1}}};
@@ -342,8 +254,8 @@ Status Lowering::lower(const gpu::DeltaDecodeCall& call) {
   const Node &delta = *call.delta, &conv = *call.conv;
   const shader::DeltaDecodeParams params{
       .sync = {}, .delta = delta_params(delta), .conv = conv_params(conv), .eps = call.q_norm->as<NormParams>().eps};
-  if (Status s = check_recurrence(params.conv); !s.ok()) return s;
-  if (Status s = check_recurrence(params.delta); !s.ok()) return s;
+  if (Status s = check_conv(params.conv); !s.ok()) return s;
+  if (Status s = check_delta(params.delta); !s.ok()) return s;
   const Size grid{ceil_div(params.delta.v_dim, 32), params.delta.v_heads};
   return emit(with_counter_sync({"delta_decode",
                                  {{kSpecDeltaStateRows, state_rows_per_thread(params.delta)},

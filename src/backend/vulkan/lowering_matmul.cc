@@ -10,47 +10,6 @@ bool Lowering::stages_row(const gpu::MatmulCall& call) const {
   return call.norm || (matrix_of(call.first()).format->q8_block > 0 && !call.q8);
 }
 
-// The input: q8, written by an earlier dispatch; or floats, with a fused prologue.
-void Lowering::fill_input(const gpu::MatmulCall& call, shader::LinearParams& params, Accesses& accesses) const {
-  if (call.q8) {
-    params.q8 = workspace_.q8(*call.q8);
-    accesses.reads.push_back(range_of(*call.q8));
-    return;
-  }
-  params.x = workspace_.address(call.x);
-  accesses.reads.push_back(range_of(call.x));
-  if (call.norm) {
-    params.norm_weight = vector(call.norm->in[1]);
-    params.norm_eps = call.norm->as<NormParams>().eps;
-  }
-  if (call.gate) {
-    params.head_dim = static_cast<int>(inner(call.norm->out[0]));
-    params.gate = workspace_.address(call.gate->in[0]);
-    accesses.reads.push_back(range_of(call.gate->in[0]));
-  }
-}
-
-// Matrices and outputs, and the epilogue.
-void Lowering::fill_parts(const gpu::MatmulCall& call, shader::LinearParams& params, Accesses& accesses) const {
-  const Node* epilogue = call.act ? call.act : call.add;
-  for (const gpu::MatmulPart& of_call : call.parts) {
-    const Node& n = *of_call.node;
-    const size_t part = static_cast<size_t>(params.n_parts++);
-    params.parts[part] = shader_matrix(matrix_of(n));
-    params.outs[part] = workspace_.address(n.out[0]);
-    params.biases[part] = vector(n.in[call.has_experts() ? 3 : 2]);
-    params.expert_scales[part] = call.has_experts() ? vector(n.in[4]) : 0;
-    if (!epilogue) accesses.writes.push_back(range_of(n.out[0]));
-  }
-  if (!epilogue) return;
-  params.outs[0] = workspace_.address(epilogue->out[0]);
-  accesses.writes.push_back(range_of(epilogue->out[0]));
-  if (call.act) params.act = static_cast<int>(call.act->as<GatedActParams>().act);
-  if (!call.add) return;
-  params.residual = workspace_.address(call.addend);
-  accesses.reads.push_back(range_of(call.addend));
-}
-
 // For enough rows; either all experts of a model or none.
 bool Lowering::uses_coopmat(const DeviceMatrix& matrix, bool is_expert) const {
   if (device_.coopmat_k == 0 || matrix.format->q8_block == 0) return false;
@@ -120,7 +79,7 @@ Lowering::MatmulShape Lowering::matmul_shape(const gpu::MatmulCall& call, int64_
             {kSpecMatmulInputKind, input},
             {kSpecLinearKSplits, k_splits(matrix)},
             {kSpecUnalignedRows, matrix.n_in % 4 == 0 ? 0 : 1},
-            {kSpecMatmulGateAct, call.gate ? static_cast<int>(call.gate->as<GatedActParams>().act) : 0},
+            {kSpecMatmulGateAct, call.gate ? act_of(*call.gate) : 0},
             {kSpecMatmulLoadsInFlight, loads_in_flight}}},
           rows,
           kPanelRows * (kWarps / panel_warps)};
@@ -129,11 +88,7 @@ Lowering::MatmulShape Lowering::matmul_shape(const gpu::MatmulCall& call, int64_
 // The selected experts: from the routing dispatch, or selected in this kernel from the logits.
 void Lowering::fill_experts(const gpu::MatmulCall& call, bool is_small_batch, shader::LinearParams& params,
                             Accesses& accesses) const {
-  const Node& first = call.first();
   const gpu::ExpertTiles tiles = workspace_.expert_tiles();
-  params.expert_ids = workspace_.address(first.in[2]);
-  params.n_experts_used = static_cast<int>(width(first.in[2]));
-  params.x_per_expert = info(first.in[0]).shape.n_dims() == 1 ? 0 : 1;
   params.sorted_pairs = tiles.sorted_pairs;
   params.tiles = tiles.tiles;
   params.n_tiles = tiles.n_tiles;
@@ -144,18 +99,23 @@ void Lowering::fill_experts(const gpu::MatmulCall& call, bool is_small_batch, sh
     accesses.writes.insert(accesses.writes.end(), {range_of(n.out[0]), range_of(n.out[1])});
     return;
   }
-  accesses.reads.push_back(is_small_batch ? range_of(first.in[2]) : MemoryRange{tiles.sorted_pairs, tiles.n_bytes});
+  accesses.reads.push_back(is_small_batch ? range_of(call.first().in[2])
+                                          : MemoryRange{tiles.sorted_pairs, tiles.n_bytes});
 }
 
 Status Lowering::lower(const gpu::MatmulCall& call) {
   const Node& first = call.first();
   const DeviceMatrix& matrix = matrix_of(first);
   shader::LinearParams params{};
-  params.n_rows = n_rows(first.in[0]);
-  params.vectors_per_row = call.has_experts() ? 1 : static_cast<int>(width(first.in[0]) / matrix.n_in);
-  const int64_t x_rows = int64_t{max_rows(first.in[0])} * params.vectors_per_row;
   Accesses accesses;
-  fill_input(call, params, accesses);
+  params.n_rows = n_rows(first.in[0]);
+  fill_matmul(call, params, accesses);
+  if (call.gate) {
+    params.head_dim = static_cast<int>(inner(call.norm->out[0]));
+    params.gate = at(call.gate->in[0]);
+    accesses.reads.push_back(range_of(call.gate->in[0]));
+  }
+  const int64_t x_rows = int64_t{max_rows(first.in[0])} * params.vectors_per_row;
   const MatmulShape shape = matmul_shape(call, x_rows);
   int64_t n_tiles = ceil_div(x_rows, shape.rows);
   if (call.has_experts()) {
@@ -164,7 +124,6 @@ Status Lowering::lower(const gpu::MatmulCall& call) {
     n_tiles = is_small_batch ? x_rows * params.n_experts_used
                              : workspace_.max_expert_tiles(x_rows * params.n_experts_used, matrix.n_experts);
   }
-  fill_parts(call, params, accesses);
   int64_t n_output_tiles = 0;
   for (int part = 0; part < (call.act ? 1 : params.n_parts); ++part) {
     n_output_tiles += ceil_div(params.parts[part].n_out, shape.outputs);

@@ -17,7 +17,7 @@ constexpr int kRounds = 5;
 // Bytes per second, the best of a few rounds.
 Result<double> measure_reads(Device& device) {
   constexpr uint32_t kPerMultiprocessor = 8;
-  const bool is_cpu = device.capabilities().type == VK_PHYSICAL_DEVICE_TYPE_CPU;
+  const bool is_cpu = device.capabilities().type == vk::PhysicalDeviceType::eCpu;
   const uint32_t n_workgroups = kPerMultiprocessor * static_cast<uint32_t>(multiprocessors_of(device.capabilities()));
   const size_t grid_bytes = size_t{16} * kPeakLoadsInFlight * kThreads * n_workgroups;
   constexpr size_t kResultBytes = 16;  // behind the data
@@ -36,14 +36,12 @@ Result<double> measure_reads(Device& device) {
   const Timestamps timestamps(device, 2);
   double best = 0;
   for (int round = 0; round < kRounds && timestamps.is_available(); ++round) {
-    const Result<TimelineValue> timeline_value = device.run([&](VkCommandBuffer c) {
-      const std::array<uint32_t, 2> offsets = {0, static_cast<uint32_t>(Device::kMaxParamsBytes)};
-      const DeviceApi& api = device.api();
+    const Result<TimelineValue> timeline_value = device.run([&](vk::CommandBuffer c) {
       timestamps.reset(c, 0, 2);
-      api.CmdBindPipeline(c, VK_PIPELINE_BIND_POINT_COMPUTE, kernel);
-      api.CmdBindDescriptorSets(c, VK_PIPELINE_BIND_POINT_COMPUTE, device.layout(), 0, 1, &set.set, 2, offsets.data());
+      c.bindPipeline(vk::PipelineBindPoint::eCompute, kernel);
+      device.bind_params(c, set.set, 0, Device::kMaxParamsBytes);
       timestamps.write(c, 0);
-      api.CmdDispatch(c, n_workgroups, 1, 1);
+      c.dispatch(n_workgroups, 1, 1);
       timestamps.write(c, 1);
     });
     if (!timeline_value.ok() || !device.wait(timeline_value.value()).ok()) break;

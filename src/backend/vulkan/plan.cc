@@ -1,43 +1,105 @@
 #include "backend/vulkan/plan.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
 namespace zinc::vulkan {
+namespace {
+
+using Model = gpu::LayoutOptions::Model;
+
+// Of the buffer with its parameters. A uniform block of the largest size begins at each dispatch's parameters.
+size_t params_bytes(const Program& program) {
+  return program.dispatches.empty() ? 0 : program.params.size() + Device::kMaxParamsBytes;
+}
+
+Result<ClassPrograms> lower(const Model& model, const Device& device, const gpu::Workspace& of_class) {
+  const Workspace& workspace = static_cast<const Workspace&>(of_class);
+  const Graph& graph = model.graph;
+  const auto lowering = [&] {
+    return Lowering(graph, model.weights, model.cache, device.capabilities(), device.starts_in_order(), workspace);
+  };
+  ClassPrograms programs;
+  ZINC_TRY(step, lowering().run());
+  programs[kStepProgram] = std::move(step);
+  if (graph.logits()) {
+    ZINC_TRY(copy, lowering().run_copy(graph.logits(), kLogitsOut, workspace.sizes().max_outputs));
+    programs[kLogitsCopy] = std::move(copy);
+  }
+  if (graph.hidden()) {
+    ZINC_TRY(copy, lowering().run_copy(graph.hidden(), kHiddenOut, workspace.sizes().max_tokens));
+    programs[kHiddenCopy] = std::move(copy);
+  }
+  return programs;
+}
+
+}  // namespace
+
+gpu::LayoutOptions VulkanPlan::layout_options(const Device& device) {
+  gpu::LayoutOptions options{
+      .formats = kernel_formats(),
+      .staging_bytes = weight_staging_bytes(device),
+      .make_workspace = [&device](const Model& model, gpu::Device& memory,
+                                  const Bucket& bucket) -> Result<std::unique_ptr<gpu::Workspace>> {
+        ZINC_TRY(workspace,
+                 Workspace::allocate(model.graph, model.weights, model.cache, memory, device.capabilities(), bucket));
+        return std::unique_ptr<gpu::Workspace>(std::move(workspace));
+      }};
+  if (!device.is_on_device(Memory::upload)) return options;
+  options.plan_bytes = kStepParamsBytes;
+  options.class_bytes = [&device](const Model& model, const gpu::Workspace& workspace) -> Result<size_t> {
+    ZINC_TRY(programs, lower(model, device, workspace));
+    size_t n_bytes = 0;
+    for (const Program& program : programs) n_bytes += params_bytes(program);
+    return n_bytes;
+  };
+  return options;
+}
 
 Result<std::unique_ptr<Plan>> VulkanPlan::compile(const Graph& graph, const gpu::Weights& weights, gpu::Cache& cache,
                                                   Device& device, const Bucket& bucket) {
   std::unique_ptr<VulkanPlan> plan(new VulkanPlan(graph, weights, cache, device, bucket));
   if (Status s = plan->prepare(); !s.ok()) return s.error();
-  device.save_pipeline_cache();
   return std::unique_ptr<Plan>(std::move(plan));
 }
 
 Status VulkanPlan::prepare() {
-  ZINC_TRY(workspace, Workspace::allocate(graph_, weights_, cache_, device_, device_.capabilities(), bucket_));
-  workspace_ = std::move(workspace);
-  ZINC_TRY(steps, device_.allocate(kMaxInFlight * Device::kMaxParamsBytes, "step parameters", Memory::upload));
+  if (Status s = allocate(layout_options(device_)); !s.ok()) return s;
+  ZINC_TRY(steps, allocate_params(kStepParamsBytes));
   step_params_ = std::move(steps);
-  if (Status s = allocate_host_buffers(*workspace_); !s.ok()) return s;
   recorded_.resize(classes().size());
-  // At least the largest class: it has all ops, so that unsupported ones are reported now.
-  const bool records_all = device_.tuning().records_at_load;
-  for (size_t i = records_all ? 0 : recorded_.size() - 1; i < recorded_.size(); ++i) {
-    if (Result<RecordedProgram*> recorded = recorded_class(i); !recorded.ok()) return recorded.error();
+  for (size_t i = 0; i < recorded_.size(); ++i) {
+    if (Status s = lower_class(i); !s.ok()) return s;
   }
-  if (records_all && graph_.logits()) {
-    if (Result<VkCommandBuffer> c = copy_commands(logits_copy_, graph_.logits(), kLogitsOut, 0); !c.ok()) {
-      return c.error();
-    }
-  }
+  if (Status s = start_preparing(/*on_demand=*/!device_.tuning().records_at_load); !s.ok()) return s;
   return device_.wait_all();
 }
 
-void VulkanPlan::on_reallocated(size_t index) {
-  const InFlightStep& step = in_flight(index);
-  const gpu::UploadLayout& layout = workspace_->layout();
-  const auto address = [&](size_t begin) { return step.upload.address() + begin * sizeof(int); };
+Result<Buffer> VulkanPlan::allocate_params(size_t n_bytes) {
+  if (device_.is_on_device(Memory::upload)) params_bytes_ += n_bytes;
+  return device_.allocate(n_bytes, "kernel parameters", Memory::upload);
+}
+
+// Takes the memory of a class and finds ops that are not supported: before compile() returns.
+Status VulkanPlan::lower_class(size_t step_class) {
+  ZINC_TRY(programs, lower({graph_, weights_, cache_}, device_, workspace(step_class)));
+  for (size_t kind = 0; kind < programs.size(); ++kind) {
+    RecordedProgram& recorded = recorded_[step_class].programs[kind];
+    recorded.program = std::move(programs[kind]);
+    ZINC_TRY(params, allocate_params(params_bytes(recorded.program)));
+    if (params.size() > 0) {
+      std::memcpy(params.host_ptr<std::byte>(), recorded.program.params.data(), recorded.program.params.size());
+    }
+    recorded.params = std::move(params);
+  }
+  return ok_status();
+}
+
+void VulkanPlan::fill_step_params(size_t index) {
+  const gpu::PlanMemory::StepBuffers& host = buffers(index);
+  const gpu::Workspace& workspace = this->workspace(in_flight(index).step_class);
+  const gpu::UploadLayout& layout = workspace.layout();
+  const auto address = [&](size_t begin) { return host.upload.address() + begin * sizeof(int); };
   const shader::StepParams params{.counts = address(0),
                                   .tokens = address(layout.tokens),
                                   .positions = address(layout.positions),
@@ -47,124 +109,88 @@ void VulkanPlan::on_reallocated(size_t index) {
                                   .output_rows = address(layout.output_rows),
                                   .logit_rows = address(layout.logit_rows),
                                   .first_column = address(layout.first_column),
-                                  .hidden_in = step.hidden_in.address(),
+                                  .hidden_in = host.hidden_in.address(),
                                   .last_sampled = cache_.last_sampled(),
-                                  .sampled = step.sampled.address(),
-                                  .logits_out = step.logits.address(),
-                                  .hidden_out = step.hidden.address(),
-                                  .max_seqs = bucket_.max_seqs,
+                                  .sampled = host.sampled.address(),
+                                  .logits_out = host.logits.address(),
+                                  .hidden_out = host.hidden.address(),
+                                  .max_seqs = workspace.max_seqs(),
                                   .unused = 0};
   std::memcpy(step_params_.host_ptr<std::byte>() + index * Device::kMaxParamsBytes, &params, sizeof(params));
 }
 
-Lowering VulkanPlan::lowering(const gpu::StepClass& sizes) const {
-  return {graph_, weights_, cache_, device_.capabilities(), device_.starts_in_order(), *workspace_, sizes};
-}
-
-Result<VulkanPlan::RecordedProgram> VulkanPlan::record(const Program& program) {
-  RecordedProgram out;
+Status VulkanPlan::record(RecordedProgram& recorded) {
+  const Program program = std::move(recorded.program);
+  if (program.dispatches.empty()) return ok_status();
   ZINC_TRY(pipelines, find_pipelines(device_, program));
-  const size_t n_bytes = program.params.size() + Device::kMaxParamsBytes;
-  ZINC_TRY(params, device_.allocate(n_bytes, "kernel parameters", Memory::upload));
-  std::memcpy(params.host_ptr<std::byte>(), program.params.data(), program.params.size());
-  ZINC_TRY(set, device_.make_descriptor_set(params, step_params_));
-  out.params = std::move(params);
-  out.set = set;
-  if (bucket_.time_kernels && device_.has_timestamps()) add_timestamps(program, out);
+  ZINC_TRY(set, device_.make_descriptor_set(recorded.params, step_params_));
+  recorded.set = set;
   for (size_t i = 0; i < kMaxInFlight; ++i) {
     const uint32_t step = static_cast<uint32_t>(i * Device::kMaxParamsBytes);
-    const DispatchTimestamps times{.timestamps = out.timestamps.get(),
-                                   .first = static_cast<uint32_t>(i * (out.kernels.size() + 1))};
-    ZINC_TRY(commands, device_.record([&](VkCommandBuffer c) {
+    const DispatchTimestamps times{.timestamps = recorded.timestamps.get(),
+                                   .first = static_cast<uint32_t>(i) * recorded.n_timestamps};
+    ZINC_TRY(commands, device_.record([&](vk::CommandBuffer c) {
       record_program(device_, c, program, pipelines, set.set, step, times);
     }));
-    out.commands[i] = commands;
+    recorded.commands[i] = commands;
   }
-  return out;
+  return ok_status();
 }
 
-void VulkanPlan::add_timestamps(const Program& program, RecordedProgram& recorded) const {
-  for (const Dispatch& dispatch : program.dispatches) {
-    recorded.kernels.push_back({dispatch.kernel.module, gpu::node_indices(graph_, dispatch.call)});
+void VulkanPlan::add_timestamps(size_t step_class) {
+  RecordedProgram& recorded = recorded_[step_class].programs[kStepProgram];
+  for (const Dispatch& dispatch : recorded.program.dispatches) {
+    add_timed_kernel(step_class, dispatch.kernel.module, dispatch.call);
   }
-  const size_t n = kMaxInFlight * (recorded.kernels.size() + 1);
-  recorded.timestamps = std::make_unique<Timestamps>(device_, static_cast<uint32_t>(n));
+  recorded.n_timestamps = static_cast<uint32_t>(recorded.program.dispatches.size()) + 1;
+  recorded.timestamps = std::make_unique<Timestamps>(device_, kMaxInFlight * recorded.n_timestamps);
   if (!recorded.timestamps->is_available()) recorded.timestamps.reset();
 }
 
-Result<std::vector<gpu::DeviceTime>> VulkanPlan::read_device_times(size_t index) {
-  std::vector<gpu::DeviceTime> times;
-  const RecordedProgram& recorded = *submitted_[index];
-  if (!recorded.timestamps) return times;
-  const uint32_t n = static_cast<uint32_t>(recorded.kernels.size()) + 1;
-  const std::vector<double> ns = recorded.timestamps->read(static_cast<uint32_t>(index) * n, n);
-  double begin = 0;  // timestamps of dispatches without a barrier between them may be out of order
-  for (size_t i = 1; i < ns.size(); ++i) {
-    times.push_back({&recorded.kernels[i - 1], begin, std::max(begin, ns[i])});
-    begin = times.back().end_ns;
-  }
-  return times;
+Result<std::vector<double>> VulkanPlan::read_kernel_marks(size_t index) {
+  const RecordedProgram& recorded = recorded_[in_flight(index).step_class].programs[kStepProgram];
+  if (!recorded.timestamps) return std::vector<double>();
+  return recorded.timestamps->read(static_cast<uint32_t>(index) * recorded.n_timestamps, recorded.n_timestamps);
 }
 
-Result<VulkanPlan::RecordedProgram*> VulkanPlan::recorded_class(size_t step_class) {
-  std::optional<RecordedProgram>& recorded = recorded_[step_class];
-  if (!recorded) {
-    ZINC_TRY(program, lowering(classes()[step_class]).run());
-    ZINC_TRY(new_program, record(program));
-    recorded = std::move(new_program);
+Status VulkanPlan::prepare_class(size_t step_class) {
+  if (times_kernels() && device_.has_timestamps()) add_timestamps(step_class);
+  for (RecordedProgram& program : recorded_[step_class].programs) {
+    if (Status s = record(program); !s.ok()) return s;
   }
-  return &*recorded;
-}
-
-Result<VkCommandBuffer> VulkanPlan::copy_commands(std::optional<RecordedProgram>& recorded, Value v, CopyKind kind,
-                                                  size_t index) {
-  if (!recorded) {
-    const int n_rows = kind == kLogitsOut ? bucket_.max_outputs : bucket_.max_tokens;
-    const gpu::StepClass sizes{bucket_.max_tokens, bucket_.max_outputs};
-    ZINC_TRY(program, lowering(sizes).run_copy(v, kind, n_rows));
-    ZINC_TRY(copy_program, record(program));
-    recorded = std::move(copy_program);
-  }
-  return recorded->commands[index];
-}
-
-void VulkanPlan::free(RecordedProgram& recorded) {
-  for (VkCommandBuffer commands : recorded.commands) device_.free_commands(commands);
-  device_.free_descriptor_set(recorded.set);
+  device_.save_pipeline_cache();
+  return ok_status();
 }
 
 VulkanPlan::~VulkanPlan() {
+  stop_preparing();
   [[maybe_unused]] const Status done = device_.wait_all();
-  for (std::optional<RecordedProgram>& recorded : recorded_) {
-    if (recorded) free(*recorded);
+  for (RecordedClass& recorded : recorded_) {
+    for (RecordedProgram& program : recorded.programs) {
+      for (vk::CommandBuffer commands : program.commands) {
+        if (commands) device_.free_commands(commands);
+      }
+      device_.free_descriptor_set(program.set);
+    }
   }
-  if (logits_copy_) free(*logits_copy_);
-  if (hidden_copy_) free(*hidden_copy_);
 }
 
 Status VulkanPlan::submit(const StepInputs& in, size_t index) {
-  const auto begin = std::chrono::steady_clock::now();
+  RecordedClass& recorded = recorded_[in_flight(index).step_class];
+  const gpu::UploadLayout& layout = workspace(in_flight(index).step_class).layout();
   int* upload = upload_of(index);
   upload[kLogitRows] = static_cast<int>(in.logit_rows.size());
-  std::ranges::copy(in.logit_rows, upload + workspace_->layout().logit_rows);
-  ZINC_TRY(recorded, recorded_class(gpu::find_step_class(classes(), in.tokens.size(), in.output_rows.size())));
-  upload[kStepNumber] = static_cast<int>(recorded->n_submissions + 1);
-  std::array<VkCommandBuffer, 3> commands = {recorded->commands[index]};
+  std::ranges::copy(in.logit_rows, upload + layout.logit_rows);
+  upload[kStepNumber] = static_cast<int>(recorded.n_submissions + 1);
+  fill_step_params(index);
+  const auto commands_of = [&](ProgramKind kind) { return recorded.programs[kind].commands[index]; };
+  std::array<vk::CommandBuffer, 3> commands = {commands_of(kStepProgram)};
   size_t n_commands = 1;
-  if (!in.logit_rows.empty()) {
-    ZINC_TRY(copy, copy_commands(logits_copy_, graph_.logits(), kLogitsOut, index));
-    commands[n_commands++] = copy;
-  }
-  if (in.wants_hidden) {
-    ZINC_TRY(copy, copy_commands(hidden_copy_, graph_.hidden(), kHiddenOut, index));
-    commands[n_commands++] = copy;
-  }
+  if (!in.logit_rows.empty()) commands[n_commands++] = commands_of(kLogitsCopy);
+  if (in.wants_hidden) commands[n_commands++] = commands_of(kHiddenCopy);
   ZINC_TRY(timeline_value, device_.submit(std::span(commands).first(n_commands)));
   timeline_values_[index] = timeline_value;
-  submitted_[index] = recorded;
-  ++recorded->n_submissions;  // must match the counters of counter_sync.glsl
-  const auto took = std::chrono::steady_clock::now() - begin;
-  device_.count_host_time(static_cast<uint64_t>(std::chrono::nanoseconds(took).count()));
+  ++recorded.n_submissions;  // must match the counters of counter_sync.glsl
   return ok_status();
 }
 

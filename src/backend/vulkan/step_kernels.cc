@@ -15,10 +15,10 @@ Result<StepKernels> step_kernels(std::string_view name, const Graph& graph, cons
   h200.has_coopmat_f16 = true;
   h200.shared_bytes = 48 << 10;
   constexpr RooflinePeaks kPeaks{4.8e12, 1979e12};
-  ZINC_TRY(layout, gpu::StepLayout::make(graph, step, true, "vulkan", kv_formats()));
+  ZINC_TRY(layout, gpu::StepLayout::make(graph, step, kernel_formats()));
   ZINC_TRY(workspace,
            Workspace::allocate(graph, *layout->weights, *layout->cache, layout->device, h200, layout->bucket));
-  ZINC_TRY(program, Lowering(graph, *layout->weights, *layout->cache, h200, true, *workspace, layout->sizes).run());
+  ZINC_TRY(program, Lowering(graph, *layout->weights, *layout->cache, h200, true, *workspace).run());
   gpu::KernelLister lister(graph, workspace->uses(), cost_graph(graph, step, kPeaks));
   for (const Dispatch& dispatch : program.dispatches) {
     lister.add(dispatch.call, {dispatch.kernel.module, gpu::grid_text(dispatch.grid) + " workgroups"});

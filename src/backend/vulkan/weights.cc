@@ -5,12 +5,12 @@
 #include <bit>
 #include <cstring>
 
-#include "backend/vulkan/kernels.h"
+#include "backend/vulkan/workspace.h"
 
 namespace zinc::vulkan {
 namespace {
 
-constexpr size_t kWeightStagingBytes = size_t{32} << 20;
+constexpr size_t kStagingBytes = size_t{32} << 20;  // of each of two buffers
 
 class Staging {
  public:
@@ -24,8 +24,8 @@ class Staging {
     StagingBuffer& buffer = buffers_[n_acquired_++ % 2];
     if (Status s = device_.wait(buffer.copy_done); !s.ok()) return s.error();
     if (buffer.memory.size() < n_bytes) {
-      ZINC_TRY(memory,
-               device_.allocate(std::max(n_bytes, 2 * buffer.memory.size()), "weight staging", Memory::readback));
+      const size_t n_grown = std::max(n_bytes, std::min(2 * buffer.memory.size(), kStagingBytes));
+      ZINC_TRY(memory, device_.allocate(n_grown, "weight staging", Memory::readback));
       buffer.memory = std::move(memory);
     }
     return &buffer;
@@ -62,16 +62,16 @@ void pack_panel(const gpu::WeightRows& rows, const gpu::DeviceMatrix& matrix, si
 
 class Uploader final : public gpu::WeightUploader {
  public:
-  Uploader(Device& device, ThreadPool& threads) : threads_(threads), staging_(device) {}
-  bool pads_last_segment() const override { return true; }
-  bool has_format(std::string_view format) const override { return vulkan::has_format(format); }
+  Uploader(Device& device, ThreadPool& threads) : device_(device), threads_(threads), staging_(device) {}
+  gpu::KernelFormats formats() const override { return kernel_formats(); }
+  size_t staging_bytes() const override { return weight_staging_bytes(device_); }
 
   Status upload_matrix(const gpu::WeightRows& rows, const gpu::DeviceMatrix& matrix,
                        const gpu::BufferRange& to) override {
     const size_t panel_bytes = static_cast<size_t>(matrix.panel_bytes);
     const size_t n_panels =
         static_cast<size_t>(matrix.matrix_bytes) / panel_bytes * static_cast<size_t>(matrix.n_experts);
-    const size_t n_staged = std::max<size_t>(1, kWeightStagingBytes / panel_bytes);
+    const size_t n_staged = std::max<size_t>(1, kStagingBytes / panel_bytes);
     for (size_t first = 0; first < n_panels; first += n_staged) {
       const size_t n = std::min(n_staged, n_panels - first);
       ZINC_TRY(buffer, staging_.acquire(n * panel_bytes));
@@ -91,6 +91,7 @@ class Uploader final : public gpu::WeightUploader {
   }
 
  private:
+  const Device& device_;
   ThreadPool& threads_;
   Staging staging_;
 };
@@ -101,6 +102,10 @@ Result<std::unique_ptr<gpu::Weights>> upload_weights(std::span<const Graph* cons
                                                      ThreadPool& threads, const ReleaseFilePages& release_file_pages) {
   Uploader uploader(device, threads);
   return gpu::Weights::upload(graphs, device, uploader, release_file_pages);
+}
+
+size_t weight_staging_bytes(const Device& device) {
+  return device.is_on_device(Memory::readback) ? 2 * kStagingBytes : 0;
 }
 
 int k_splits(const gpu::DeviceMatrix& matrix) {

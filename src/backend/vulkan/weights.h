@@ -9,6 +9,8 @@
 
 namespace zinc::vulkan {
 
+size_t weight_staging_bytes(const Device& device);  // of device memory, while weights are uploaded, at most
+
 Result<std::unique_ptr<gpu::Weights>> upload_weights(std::span<const Graph* const> graphs, Device& device,
                                                      ThreadPool& threads, const ReleaseFilePages& release_file_pages);
 

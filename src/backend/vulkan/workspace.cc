@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "backend/vulkan/kernels.h"
+
 namespace zinc::vulkan {
 namespace {
 
@@ -44,13 +46,23 @@ std::vector<float> cos_sin_table(const std::vector<double>& frequencies, size_t 
   return out;
 }
 
-Result<Buffer> upload_table(gpu::Device& device, const std::vector<float>& floats) {
-  ZINC_TRY(buffer, device.allocate(floats.size() * sizeof(float), "RoPE tables"));
-  if (Status s = device.write(buffer, 0, std::as_bytes(std::span(floats))); !s.ok()) return s.error();
+Result<Buffer> upload_table(gpu::Device& device, const std::vector<double>& frequencies, size_t n, double step,
+                            double amplitude) {
+  ZINC_TRY(buffer, device.allocate(n * frequencies.size() * 2 * sizeof(float), "RoPE tables"));
+  if (!device.needs_write(buffer)) return std::move(buffer);
+  const std::vector<float> table = cos_sin_table(frequencies, n, step, amplitude);
+  if (Status s = device.write(buffer, 0, std::as_bytes(std::span(table))); !s.ok()) return s.error();
   return std::move(buffer);
 }
 
 }  // namespace
+
+const gpu::KernelFormats& kernel_formats() {
+  static const std::vector<gpu::KvFormat> kKvFormats = gpu::kv_formats_of(kv_format_names(), sizeof(float));
+  static const gpu::KernelFormats kFormats{
+      .backend = "vulkan", .pads_last_segment = true, .has_panels = has_format, .kv_formats = kKvFormats};
+  return kFormats;
+}
 
 int max_float_inputs(const Capabilities& device) {
   constexpr size_t kMaxInputs = 8192, kOtherSharedBytes = 6144;  // of the kernels, besides the row
@@ -98,8 +110,8 @@ size_t Workspace::max_positions() const {
 Status Workspace::make_rope_buffers(gpu::Device& device) {
   const size_t n_coarse = max_positions() / kFinePositions + 1;
   for (const gpu::RopeFrequencies& rope : rope_frequencies()) {
-    ZINC_TRY(coarse, upload_table(device, cos_sin_table(rope.frequencies, n_coarse, kFinePositions, rope.amplitude)));
-    ZINC_TRY(fine, upload_table(device, cos_sin_table(rope.frequencies, kFinePositions, 1, 1)));
+    ZINC_TRY(coarse, upload_table(device, rope.frequencies, n_coarse, kFinePositions, rope.amplitude));
+    ZINC_TRY(fine, upload_table(device, rope.frequencies, kFinePositions, 1, 1));
     rope_buffers_.push_back({std::move(coarse), std::move(fine), static_cast<int>(rope.frequencies.size())});
   }
   return ok_status();

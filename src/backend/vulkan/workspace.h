@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/gpu/workspace.h"
+#include "backend/vulkan/kernels.h"
 #include "backend/vulkan/weights.h"
 
 namespace zinc::vulkan {
@@ -14,11 +15,7 @@ using gpu::DeviceMatrix;
 using gpu::kMaxSplitTokens;
 using gpu::PanelFormat;
 
-// The KV cache formats of the kernels: the list of the backend's record.
-inline constexpr auto kKvFormats =
-    std::to_array<gpu::KvFormat>({{"f32", kKvF32, 128}, {"f16", kKvF16, 64}, {"q8_0", kKvQ8, 32 + sizeof(float)}});
-inline constexpr auto kKvFormatNames = gpu::names_of(kKvFormats);
-inline std::span<const gpu::KvFormat> kv_formats() { return kKvFormats; }
+const gpu::KernelFormats& kernel_formats();  // the files of shader/format and shader/kv_format
 
 // Longest input row that a workgroup can stage in shared memory: as q8, and as floats if shared memory suffices.
 inline constexpr int kMaxQuantizedInputs = 16384;
@@ -42,7 +39,6 @@ class Workspace final : public gpu::Workspace {
                                                      const Capabilities& capabilities, const Bucket& bucket);
 
   Q8Activation q8(const gpu::QuantizedActivation& activation) const;
-  size_t q8_bytes(const gpu::QuantizedActivation& activation) const { return q8_buffers(activation).n_bytes; }
   const RopeBuffers& rope_buffers(const Node& rope) const { return rope_buffers_[rope_index(rope)]; }
   const Buffer& sync_counters() const { return sync_counters_; }  // kCounterBytes per dispatch batch
 

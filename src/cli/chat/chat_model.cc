@@ -77,7 +77,7 @@ Result<std::unique_ptr<ChatModel>> ChatModel::load(const ModelOptions& options, 
   ZINC_TRY(name, name_of(options.path));
   ModelOptions found = options;
   found.path = file.string();
-  ZINC_TRY(model, load_model(found));
+  ZINC_TRY(model, open_model(found));
   const RecommendedSampling recommended = zinc::recommended_sampling(model.file()),
                             thinking = zinc::recommended_sampling(model.file(), true),
                             answering = zinc::recommended_sampling(model.file(), false);

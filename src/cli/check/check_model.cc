@@ -17,6 +17,7 @@ namespace zinc {
 namespace {
 
 constexpr const char* kSection = "model";
+constexpr size_t kUnlimited = size_t{1} << 60;
 
 // KV cache bytes per token.
 uint64_t bytes_per_token(const Model& model, const Format& kv_format) {
@@ -31,53 +32,39 @@ bool is_slow(const GgufTensor& tensor, const BackendInfo& backend) {
          !backend.has_packed_kernel(*tensor.view.format);
 }
 
-// Bytes of the weights on the backend's device.
-size_t weight_bytes(const GgufFile& file, const BackendInfo& backend) {
-  size_t n = file.file_bytes();
-  for (const GgufTensor& tensor : file.tensors()) {
-    const size_t decoded = static_cast<size_t>(tensor.view.shape.elems() * backend.dequantized_bits / 8);
-    if (is_slow(tensor, backend) && decoded > tensor.view.bytes.size()) n += decoded - tensor.view.bytes.size();
-  }
-  return n;
-}
-
-// Memory of a chat with `context` tokens (0: as many as fit), as the engine plans it. GPU backends allocate further
-// workspaces that this does not count.
-Result<EngineMemory> chat_memory(const Model& model, const GgufFile& file, const BackendInfo& backend, size_t limit,
-                                 int64_t context) {
+// Memory of a chat with `context` tokens (0: as many as fit), as the engine plans it.
+Result<EngineMemory> chat_memory(const ModelInstance& model, size_t limit, int64_t context) {
   const EngineOptions options{.max_sequences = 1,
-                              .context = static_cast<int>(std::min(context, model.config.max_context)),
-                              .step_tokens = backend.step_tokens,
+                              .context = static_cast<int>(std::min(context, model.model().config.max_context)),
+                              .step_tokens = model.backend_info().step_tokens,
                               .queue_limit = 1};
-  return plan_engine_memory(model, *find_format(backend.default_kv_format), weight_bytes(file, backend), limit,
-                            options);
+  return plan_engine_memory(model, limit, options);
 }
 
-void check_fit(CheckReport& report, const GgufFile& file, const Model& model, const BackendInfo& backend,
-               const std::string& name, int64_t context) {
-  constexpr size_t kUnlimited = size_t{1} << 60;
+void check_fit(CheckReport& report, const ModelInstance& model, const std::string& name, int64_t context) {
   const DeviceInfo& device = report.device;
   const size_t free_bytes = available_bytes(device), total_bytes = device.memory_bytes;
-  const Result<EngineMemory> required = chat_memory(model, file, backend, kUnlimited, context);
+  const Result<EngineMemory> required = chat_memory(model, kUnlimited, context);
   if (!required.ok()) return report.add({CheckStatus::fail, kSection, "memory", required.error().message});
-  const int64_t trained = model.config.max_context;
-  const Result<EngineMemory> largest = chat_memory(model, file, backend, free_bytes, 0);
+  const int64_t trained = model.model().config.max_context;
+  const Result<EngineMemory> largest = chat_memory(model, free_bytes, 0);
   const int64_t max_context = largest.ok() ? largest.value().cache.context : 0;
-  const bool fits = chat_memory(model, file, backend, free_bytes, context).ok();
-  const bool fits_when_idle = chat_memory(model, file, backend, total_bytes, context).ok();
+  const Result<EngineMemory> fitting = chat_memory(model, free_bytes, context);
+  const bool fits = fitting.ok();
+  const bool fits_when_idle = chat_memory(model, total_bytes, context).ok();
   const EngineMemory& memory = required.value();
   report.model["context"] = std::min(context, trained);
   report.model["weight_bytes"] = memory.weight_bytes;
-  report.model["cache_bytes"] = memory.cache.n_bytes;
-  report.model["working_bytes"] = memory.activation_bytes;
+  report.model["cache_bytes"] = memory.cache_bytes;
+  report.model["working_bytes"] = memory.plan_bytes;
   report.model["memory_limit_bytes"] = free_bytes;
   report.model["fit"] = fit_name(fits ? Fit::fits : fits_when_idle || max_context > 0 ? Fit::tight : Fit::too_large);
   report.model["largest_context"] = max_context;
   const std::string on_device = device.has_dedicated_memory ? " on " + device.name : "";
   const std::string needs =
-      fmt::format("{}: {} of weights, {} of KV cache for {} tokens, {} of activations", human_bytes(memory.bytes()),
-                  human_bytes(memory.weight_bytes), human_bytes(memory.cache.n_bytes), std::min(context, trained),
-                  human_bytes(memory.activation_bytes));
+      fmt::format("{}: {} of weights, {} of KV cache for {} tokens, {} of activations and workspaces",
+                  human_bytes(memory.bytes()), human_bytes(memory.weight_bytes), human_bytes(memory.cache_bytes),
+                  std::min(context, trained), human_bytes(memory.plan_bytes));
   const std::string free = human_bytes(free_bytes);
   if (fits) {
     report.add({CheckStatus::ok, kSection, "memory", fmt::format("{}; {} is free{}", needs, free, on_device)});
@@ -89,10 +76,10 @@ void check_fit(CheckReport& report, const GgufFile& file, const Model& model, co
              needs, free, on_device),
          fmt::format("zinc chat {} -c {}", shell_word(name), max_context)});
   } else {
-    report.add(
-        {CheckStatus::fail, kSection, "memory",
-         fmt::format("{}; total memory is {}{}, {} of it free", needs, human_bytes(total_bytes), on_device, free),
-         "zinc list   # the FIT column shows which models fit"});
+    report.add({CheckStatus::fail, kSection, "memory",
+                fmt::format("{}; total memory is {}{}, {} of it free; {}", needs, human_bytes(total_bytes), on_device,
+                            free, fitting.error().message),
+                "zinc list   # the FIT column shows which models fit"});
   }
   report.add({CheckStatus::ok, kSection, "context",
               fmt::format("{} of KV cache per token; trained for {} tokens, {} fit now",
@@ -202,25 +189,29 @@ void check_model(CheckReport& report, const HubSettings& settings, const CheckOp
   const std::string name = options.model.empty() ? default_model_name(settings) : options.model;
   const Result<std::optional<FoundModel>> found = find_model_or_modified(settings, name);
   if (!found.ok() || !found.value()) return check_missing(report, settings, name, !options.model.empty());
-  const Result<GgufFile> file = GgufFile::open(found.value()->path);
-  const Result<Model> model = file.ok() ? read_model(file.value()) : Result<Model>(file.error());
-  if (!model.ok()) {
-    return report.add({CheckStatus::fail, kSection, "file", model.error().message, refetch_hint(*found.value(), name)});
+  const Result<ModelInstance> opened =
+      ModelInstance::open(found.value()->path, {.backend = std::string(backend.name), .memory_limit = kUnlimited});
+  if (!opened.ok()) {
+    const Result<GgufFile> file = GgufFile::open(found.value()->path);
+    const bool is_valid = file.ok() && read_model(file.value()).ok();  // then the backend cannot run it
+    return report.add({CheckStatus::fail, kSection, is_valid ? "backend" : "file", opened.error().message,
+                       is_valid ? "" : refetch_hint(*found.value(), name)});
   }
-  const Format& kv_format = *find_format(backend.default_kv_format);
+  const ModelInstance& instance = opened.value();
+  const Model& model = instance.model();
   const std::string path = found.value()->path.string();
   report.model = {{"name", name},
                   {"path", path},
-                  {"architecture", model.value().architecture->gguf_name},
-                  {"trained_context", model.value().config.max_context},
-                  {"cache_bytes_per_token", bytes_per_token(model.value(), kv_format)},
+                  {"architecture", model.architecture->gguf_name},
+                  {"trained_context", model.config.max_context},
+                  {"cache_bytes_per_token", bytes_per_token(model, instance.kv_format())},
                   {"slow_formats", json::array()}};
   report.add({CheckStatus::ok, kSection, "file",
-              fmt::format("{}{}: {}", name == path ? "" : name + ", ", path, model.value().architecture->gguf_name)});
-  check_fit(report, file.value(), model.value(), backend, name, options.context);
+              fmt::format("{}{}: {}", name == path ? "" : name + ", ", path, model.architecture->gguf_name)});
+  check_fit(report, instance, name, options.context);
   if (report.model.contains("weight_bytes")) {
-    check_formats(report, file.value(), backend);
-    check_speed(report, model.value());
+    check_formats(report, instance.file(), backend);
+    check_speed(report, model);
   } else {
     report.model.clear();
   }

@@ -49,10 +49,11 @@ Result<Target> target_of(const Options& options, const std::string& server) {
   if (server.starts_with("http://") || server.starts_with("https://")) return Target{.own = nullptr, .url = server};
   ModelOptions model_options = options.model;
   model_options.path = server;
-  ZINC_TRY(model, load_model(model_options));
+  ZINC_TRY(model, open_model(model_options));
   EngineOptions engine_options = options.engine;
   engine_options.max_sequences = options.load.n_streams + 1;  // plus the arriving prompt
   ZINC_TRY(engine, Engine::create(std::move(model), engine_options));
+  if (Status s = engine->wait_until_prepared(); !s.ok()) return s.error();
   ZINC_TRY(own, LocalServer::start(std::move(engine), "model"));
   std::string url = own->url();
   return Target{.own = std::move(own), .url = std::move(url)};

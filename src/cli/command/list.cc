@@ -2,6 +2,8 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <memory>
 
 #include "cli/command.h"
@@ -17,10 +19,17 @@ namespace zinc::command_list {
 namespace {
 
 struct Options {
+  std::string part;  // of the names; empty: all
   bool installed = false;
   bool json = false;
   bool names = false;
 };
+
+bool contains(const ModelEntry& entry, const std::string& part) {
+  if (part.empty()) return true;
+  const auto is_same = [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); };
+  return std::search(entry.id.begin(), entry.id.end(), part.begin(), part.end(), is_same) != entry.id.end();
+}
 
 std::string row_of(const ModelEntry& entry, size_t width) {
   const char mark = entry.is_default ? '*' : entry.is_recommended ? '+' : ' ';
@@ -43,9 +52,10 @@ std::string section_of(const std::vector<ModelEntry>& entries, bool is_installed
                      "FIT", rows);
 }
 
-std::string table_of(const std::vector<ModelEntry>& entries, bool only_installed, const MemoryCapacity& memory) {
+std::string table_of(const std::vector<ModelEntry>& entries, const Options& options, const MemoryCapacity& memory) {
+  const bool only_installed = options.installed;
   std::string installed = section_of(entries, /*is_installed=*/true, "Installed");
-  if (installed.empty()) {
+  if (installed.empty() && options.part.empty()) {
     installed =
         wrap_words(fmt::format("No models installed yet; `zinc pull {}` downloads a small one.\n\n", kDefaultModelId),
                    terminal_width(STDOUT_FILENO));
@@ -74,6 +84,11 @@ Status run(const Options& options) {
   const MemoryCapacity memory = options.names ? host_memory() : model_memory();
   std::vector<ModelEntry> entries = list_models(settings, memory);
   if (options.installed) std::erase_if(entries, [](const ModelEntry& entry) { return entry.path.empty(); });
+  std::erase_if(entries, [&](const ModelEntry& entry) { return !contains(entry, options.part); });
+  if (entries.empty() && !options.part.empty()) {
+    return fail(ErrorCode::not_found, "no {}model has '{}' in its name", options.installed ? "installed " : "",
+                options.part);
+  }
   if (options.names) {
     std::string names;
     for (const ModelEntry& entry : entries) names += sanitize_line(entry.id) + "\n";
@@ -81,7 +96,7 @@ Status run(const Options& options) {
   }
   if (!options.json) {
     note_unfinished(settings);
-    return write_output(table_of(entries, options.installed, memory));
+    return write_output(table_of(entries, options, memory));
   }
   json::array rows;
   for (const ModelEntry& entry : entries) rows.push_back(entry_json(entry, settings));
@@ -90,6 +105,7 @@ Status run(const Options& options) {
 
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
+  app.add_option("text", options->part, "only models with TEXT in their name");
   app.add_flag("--installed", options->installed, "only models on this machine");
   CLI::Option* json = app.add_flag("--json", options->json, "print JSON");
   app.add_flag("--names", options->names, "print only the names, one per line")->excludes(json);

@@ -228,25 +228,28 @@ AnswerViewOptions view_options(const Options& options) {
 }
 
 // Without -c: as long as the model allows, up to kMaxDefaultContext, or half of that and so on if memory is short.
-Result<Sequence> create_sequence(const ModelInstance& model, int context, const TraceOptions& trace) {
+// Uploads the model once it is known that it fits.
+Result<Sequence> create_sequence(ModelInstance& model, int context, const TraceOptions& trace) {
   const int64_t trained = model.model().config.max_context;
   if (context > trained) {
     print_stderr(
         fmt::format("zinc: the model was trained for a context of {} tokens, -c requests {}", trained, context));
   }
-  if (context > 0) return Sequence::create(model, {.context = context, .trace = trace});
-  int n_tokens = static_cast<int>(std::min<int64_t>(trained, kMaxDefaultContext));
+  int n_tokens = context > 0 ? context : static_cast<int>(std::min<int64_t>(trained, kMaxDefaultContext));
   while (true) {
-    Result<Sequence> sequence = Sequence::create(model, {.context = n_tokens, .trace = trace});
-    const bool is_last = n_tokens <= kDefaultContext;
-    if (sequence.ok() || is_last || sequence.error().code != ErrorCode::out_of_memory) return sequence;
+    const Result<ModelMemory> memory = Sequence::measure(model, {.context = n_tokens});
+    if (memory.ok()) break;
+    const bool is_last = context > 0 || n_tokens <= kDefaultContext;
+    if (is_last || memory.error().code != ErrorCode::out_of_memory) return memory.error();
     n_tokens = std::max(n_tokens / 2, kDefaultContext);
   }
+  if (Status s = model.upload(); !s.ok()) return s.error();
+  return Sequence::create(model, {.context = n_tokens, .trace = trace});
 }
 
 Status generate_answer(const Options& options, const TraceFile& trace_file) {
   ZINC_TRY(grammar, read_grammar(options));
-  ZINC_TRY(model, load_model(options.model));
+  ZINC_TRY(model, open_model(options.model));
   ZINC_TRY(tokenizer, Tokenizer::load(model.file()));
   const RecommendedSampling recommended = recommended_sampling(model.file(), options.thinking.mode.is_on);
   const SamplingParams sampling = options.sampling.resolve(recommended);

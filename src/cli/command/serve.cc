@@ -169,12 +169,13 @@ Result<std::unique_ptr<EngineThread>> load_engine(const Options& options, const 
                                                   const std::string& path) {
   ModelOptions model_options = options.model;
   model_options.path = path;
-  ZINC_TRY(model, load_model(model_options));
-  print_stderr(fmt::format("zinc: {}: {}", name, device_text(model_options, model)));
+  ZINC_TRY(model, open_model(model_options));
+  const std::string device = device_text(model_options, model);
   EngineOptions engine_options = options.engine;
   if (!options.cache_folder.empty()) engine_options.cache_file = options.cache_folder / cache_file_name(name);
   engine_options.trace = options.trace_file->options(name);
   ZINC_TRY(engine, Engine::create(std::move(model), engine_options));
+  print_stderr(fmt::format("zinc: {}: {}", name, device));
   return std::make_unique<EngineThread>(std::move(engine));
 }
 
@@ -323,7 +324,8 @@ Status serve(Options& options) {
       Api::protocol_error,
       [&exporter, format = choose_log_format(options.log)](json::object line) {
         if (exporter) exporter->add(line);
-        write_stderr(format == LogFormat::json ? to_json(line) : request_line(line, clock_text()));
+        if (format == LogFormat::json) return write_stderr(to_json(line));
+        if (is_shown_on_terminal(line)) write_stderr(request_line(line, clock_text()));
       },
       [&api](const HttpRequest& head) { return api.check_headers(head); });
   if (!options.named_key_file.empty())

@@ -14,6 +14,8 @@
 namespace zinc::command_show {
 namespace {
 
+constexpr const char* kExperimentalHelp = " (zinc's tests run this architecture, but not this file)";
+
 struct Options {
   std::string name;
   bool json = false;
@@ -34,8 +36,10 @@ std::string text_of(const ModelEntry& entry, const json::object& fields, const M
                                                            {"path", "path"}};
   for (const auto& [key, label] : kRows) {
     const json::value& value = fields.at(key);
-    if (value.is_string())
-      text += fmt::format("  {:<13} {}\n", label, sanitize_line(std::string_view(value.as_string())));
+    if (!value.is_string()) continue;
+    const std::string shown = sanitize_line(std::string_view(value.as_string()));
+    text += fmt::format("  {:<13} {}{}\n", label, shown,
+                        shown == status_name(CatalogStatus::experimental) ? kExperimentalHelp : "");
   }
   text += fmt::format("  {:<13} {}\n", "size", human_bytes(entry.n_bytes));
   text += fmt::format("  {:<13} {}{} for a context of {} tokens\n", "memory", entry.memory_is_exact ? "" : "about ",

@@ -1,6 +1,7 @@
 //! Compiles the Vulkan backend's kernels (src/backend/vulkan/shader/*.comp) to SPIR-V and packs the modules into one
-//! file, which is committed. A kernel that includes FORMAT becomes one module per shader/format/*.glsl. Parameters and
-//! constants are C++ headers (PARAMS), which the host includes too; glsl.rs translates them.
+//! file, which is committed. A kernel that includes FORMAT becomes one module per shader/format/*.glsl, one that includes
+//! KV_FORMAT one per shader/kv_format/*.glsl. Parameters and constants are C++ headers (PARAMS), which the host includes
+//! too; glsl.rs translates them.
 //!
 //! usage: shaders SHADER_FOLDER OUT_FILE
 //!
@@ -55,8 +56,20 @@ fn hash_sources(shaders: &Path) -> u64 {
     hash
 }
 
-/// The source with every `#include "file"` and `#include FORMAT` expanded, each file once. Names are relative to the
-/// shader folder; those of declarations begin at src/, and these become GLSL.
+/// What `#include FORMAT` and `#include KV_FORMAT` stand for: the files of these folders.
+const VARIANTS: [(&str, &str); 2] = [("FORMAT", "format"), ("KV_FORMAT", "kv_format")];
+
+/// The folder of the files that a kernel is compiled for, one module each.
+fn variant_folder(folder: &Path, name: &str) -> Option<&'static str> {
+    let text = fs::read_to_string(folder.join(name)).unwrap_or_default();  // empty: a declaration
+    text.lines().filter_map(|line| line.strip_prefix("#include ")).find_map(|target| {
+        let variant = VARIANTS.iter().find(|(word, _)| *word == target.trim()).map(|(_, files)| *files);
+        variant.or_else(|| variant_folder(folder, target.trim().trim_matches('"')))
+    })
+}
+
+/// The source with every `#include "file"`, `#include FORMAT` and `#include KV_FORMAT` expanded, each file once. Names are
+/// relative to the shader folder; those of declarations begin at src/, and these become GLSL.
 fn expand_includes(folder: &Path, name: &str, format: Option<&str>, seen: &mut BTreeSet<String>) -> String {
     let is_declaration = PARAMS.iter().any(|params| name.starts_with(params));
     let path = if is_declaration { source_root(folder).join(name) } else { folder.join(name) };
@@ -67,9 +80,9 @@ fn expand_includes(folder: &Path, name: &str, format: Option<&str>, seen: &mut B
     let mut out = String::new();
     for line in text.lines() {
         if let Some(target) = line.strip_prefix("#include ") {
-            let included = match target.trim() {
-                "FORMAT" => format!("format/{}.glsl", format.expect("#include FORMAT outside of a per-format kernel")),
-                quoted => quoted.trim_matches('"').to_string(),
+            let included = match VARIANTS.iter().find(|(word, _)| *word == target.trim()) {
+                Some((_, files)) => format!("{files}/{}.glsl", format.expect("a format outside of a per-format kernel")),
+                None => target.trim().trim_matches('"').to_string(),
             };
             if seen.insert(included.clone()) {
                 out += &expand_includes(folder, &included, format, seen);
@@ -130,24 +143,24 @@ fn main() {
         names.sort();
         names
     };
-    let formats = stems_with_suffix(&folder.join("format"), ".glsl");
     let mut modules = Vec::new();
     for kernel in stems_with_suffix(folder, ".comp") {
         let file = format!("{kernel}.comp");
         let text = fs::read_to_string(folder.join(&file)).unwrap();
-        if !text.contains("#include FORMAT") {
+        let Some(variants) = variant_folder(folder, &file) else {
             modules.push((kernel, compile(folder, &file, None)));
             continue;
-        }
+        };
         let defines = |f: &str, macro_line: &str| {
             let mut seen = BTreeSet::new();
-            expand_includes(folder, &format!("format/{f}.glsl"), None, &mut seen).contains(macro_line)
+            expand_includes(folder, &format!("{variants}/{f}.glsl"), None, &mut seen).contains(macro_line)
         };
-        for format in &formats {
+        for format in &stems_with_suffix(&folder.join(variants), ".glsl") {
             let unmet_requirements = [
                 ("REQUIRES: a quantized format", defines(format, "#define Q8_BLOCK 0")),
                 ("REQUIRES: one scale per group", defines(format, "#define HALF_GROUP_SCALES 1")),
                 ("REQUIRES: a scale for 256 inputs", !defines(format, "#define Q8_BLOCK 256")),
+                ("REQUIRES: an f16 KV cache", format != "f16"),
             ];
             if unmet_requirements.iter().any(|(requirement, is_unmet)| *is_unmet && text.contains(requirement)) {
                 continue;

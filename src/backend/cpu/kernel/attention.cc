@@ -236,7 +236,8 @@ constexpr KvLayout layout_of(std::string_view format) {
           .attend = attend<Page>};
 }
 
-constexpr KvLayout kLayouts[] = {layout_of<F32Page>("f32"), layout_of<F16Page>("f16"), layout_of<Q8Page>("q8_0")};
+constexpr KvLayout kLayouts[] = {layout_of<F32Page>("f32"), layout_of<F16Page>("f16"), layout_of<Q8Page>("q8_0"),
+                                 layout_of<Q4Page>("q4_0")};
 
 }  // namespace
 
@@ -255,7 +256,7 @@ void finish_attention(const SoftmaxState& row, const float* acc, const float* si
   const float new_max = sink ? std::max(*sink, row.max) : row.max;
   const float old_scale = f_first(f_exp(f_set(row.max - new_max)));
   const float sum = row.sum * old_scale + (sink ? f_first(f_exp(f_set(*sink - new_max))) : 0.0f);
-  scale(acc, old_scale / sum, v_dim, out);
+  unary(Op::scale, acc, old_scale / sum, v_dim, out);
 }
 
 const KvLayout* kv_layout(std::string_view format) {

@@ -1,6 +1,6 @@
-// One head's keys and values in a page, in each KV cache format: f32, f16, q8_0. Keys [k_dim][32 positions], values
-// [32 positions][v_dim]; q8_0 stores its scales (one per 32 dimensions of a position) before its quants. A page type
-// defines how 16 elements are loaded as floats, and how one position is written.
+// One head's keys and values in a page, in each KV cache format: f32, f16, q8_0, q4_0. Keys [k_dim][32 positions],
+// values [32 positions][v_dim]; quantized formats store their scales (one per 32 dimensions of a position) before their
+// quants. A page type defines how 16 elements are loaded as floats, and how one position is written.
 #pragma once
 
 #include <cmath>
@@ -105,6 +105,74 @@ struct Q8Page {
 
   const uint16_t *key_scales, *value_scales;
   const int8_t *keys, *values;
+  size_t v_dim;
+};
+
+// Scales as in Q8Page, then quants of four bits: dimension d of a block of 32 is in the low nibble, d + 16 in the high
+// one. REQUIRES: dimensions in multiples of 32.
+struct Q4Page {
+  static constexpr int kValueBytes = 1;  // for prefetching: twice what is read
+  static size_t scale_bytes(int dim) { return Q8Page::scale_bytes(dim); }
+  static size_t key_bytes(int k_dim) { return static_cast<size_t>(k_dim / 2) * kPageTokens + scale_bytes(k_dim); }
+  static size_t value_bytes(int v_dim) { return key_bytes(v_dim); }
+
+  Q4Page(const std::byte* page, int k_dim, int n_values)
+      : key_scales(reinterpret_cast<const uint16_t*>(page)),
+        value_scales(reinterpret_cast<const uint16_t*>(page + key_bytes(k_dim))),
+        keys(reinterpret_cast<const uint8_t*>(page + scale_bytes(k_dim))),
+        values(reinterpret_cast<const uint8_t*>(page + key_bytes(k_dim) + scale_bytes(n_values))),
+        v_dim(static_cast<size_t>(n_values)) {}
+
+  // Index of dimension d's byte among those of a position, and its nibble.
+  static size_t byte_of(size_t d) { return d / 32 * 16 + d % 16; }
+  static F load(const uint8_t* bytes, size_t d) {
+    const int shift = d % 32 < 16 ? 0 : 4;
+    int8_t quants[16];
+    for (size_t i = 0; i < 16; ++i) quants[i] = static_cast<int8_t>((bytes[i] >> shift & 15) - 8);
+    return i_to_f(i_load_s8(quants));
+  }
+  F key(size_t d, size_t position) const {
+    return f_mul(load(keys + byte_of(d) * kPageTokens + position, d),
+                 f_load_half(key_scales + d / 32 * kPageTokens + position));
+  }
+  F value(size_t position, size_t d) const {
+    const F scale = f_set(half_to_float(value_scales[d / 32 * kPageTokens + position]));
+    return f_mul(load(values + position * (v_dim / 2) + byte_of(d), d), scale);
+  }
+  F load_values_16(size_t i) const { return value(i / v_dim, i % v_dim); }
+
+  static void write_key(const float* k, int k_dim, int position, std::byte* region) {
+    write(k, k_dim, position, region, kPageTokens, static_cast<size_t>(position));
+  }
+  static void write_value(const float* v, int n, int position, std::byte* region) {
+    write(v, n, position, region, 1, static_cast<size_t>(position) * static_cast<size_t>(n / 2));
+  }
+
+  // Rounds as tensor/format/q4_0.cc. Byte i of the position goes to quants[begin + i * stride].
+  static void write(const float* x, int dim, int position, std::byte* region, size_t stride, size_t begin) {
+    uint16_t* scales = reinterpret_cast<uint16_t*>(region) + position;
+    uint8_t* quants = reinterpret_cast<uint8_t*>(region + scale_bytes(dim)) + begin;
+    for (size_t b = 0; b < static_cast<size_t>(dim / 32); ++b, x += 32) {
+      float positive = 0, negative = 0;  // largest magnitudes
+      for (size_t i = 0; i < 32; ++i) {
+        positive = x[i] > positive ? x[i] : positive;
+        negative = -x[i] > negative ? -x[i] : negative;
+      }
+      const float d = positive > negative ? positive / -8.0f : negative / 8.0f, inverse = d != 0 ? 1.0f / d : 0.0f;
+      scales[b * kPageTokens] = float_to_half(d);
+      for (size_t i = 0; i < 16; ++i) {
+        quants[(b * 16 + i) * stride] =
+            static_cast<uint8_t>(quantize(x[i], inverse) | quantize(x[i + 16], inverse) << 4);
+      }
+    }
+  }
+  static int quantize(float x, float inverse) {
+    const float q = std::floor(x * inverse + 8.5f);
+    return std::isnan(q) ? 8 : q > 15 ? 15 : q < 0 ? 0 : static_cast<int>(q);
+  }
+
+  const uint16_t *key_scales, *value_scales;
+  const uint8_t *keys, *values;
   size_t v_dim;
 };
 

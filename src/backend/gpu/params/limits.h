@@ -31,9 +31,6 @@ enum Count : int {
   kCounts = 16
 };
 
-// KV cache formats. A backend's record lists those that its kernels have.
-enum KvFormat : int { kKvF32 = 0, kKvF16 = 1, kKvQ8 = 2, kKvFp8 = 3 };
-
 // The values of zinc::Act, and none.
 enum Activation : int { kNoAct = -1, kSilu = 0, kGelu = 1, kSigmoid = 2, kSwigluOai = 3 };
 

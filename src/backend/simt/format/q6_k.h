@@ -3,29 +3,17 @@
 #pragma once
 
 #include "backend/simt/quantized_weights.h"
+#include "backend/simt/signed_scales.h"
 
 namespace zinc::simt {
 
-struct WeightFormat {
-  static constexpr int kBlockElems = 256, kBlockBytes = 210, kHeaderBytes = 20, kGroupBytes = 24, kQ8Block = 256,
-                       kBias = 32;
-  static constexpr bool kHasMin = false, kHalfScales = true, kSignedScales = true;
-  struct Header {
-    uint4 scales;
-    u32 d_bits;
-    ZINC_DEVICE float d() const { return low_half(d_bits); }
-    ZINC_DEVICE int scale(int half_group) const {
-      return static_cast<signed char>(component(scales, half_group / 4) >> 8 * (half_group % 4) & 255u);
-    }
-  };
+struct WeightFormat : SignedScalesFormat {
+  static constexpr int kBlockElems = 256, kBlockBytes = 210, kGroupBytes = 24, kQ8Block = 256, kBias = 32;
   struct Raw {
     uint4 nibbles;
     uint2 top;
   };
 
-  static ZINC_DEVICE Header header(const u8* segment, int row) {
-    return {load_16(piece(segment, 0, 16, row)), load_4(piece(segment, 16, 4, row))};
-  }
   static ZINC_DEVICE Raw group(const u8* segment, int row, int g) {
     const int begin = kHeaderBytes + g * kGroupBytes;
     return {load_16(piece(segment, begin, 16, row)), load_8(piece(segment, begin + 16, 8, row))};

@@ -69,7 +69,6 @@ enum RopeLayout : int { kRopeAdjacent = 0, kRopeHalvesVec8 = 1, kRopeHalvesRagge
 
 // The compile-time shape of attention_decode.cu, and its shared memory.
 struct AttentionDecodeShape {
-  int kv_format;  // KvFormat, of 16 or 8 bits
   int k_dim, v_dim;
   int heads_per_kv_head;
   int tile_heads;  // query heads per block, at most 6
@@ -88,9 +87,8 @@ ZINC_HOST_DEVICE int warps_per_kv_tile(int k_dim, int v_dim) {
 ZINC_HOST_DEVICE int warps_per_kv_tile(const AttentionDecodeShape& s) { return warps_per_kv_tile(s.k_dim, s.v_dim); }
 // The compile-time shape of attention_mma.cu.
 struct AttentionMmaShape {
-  int kv_format;  // KvFormat, of 16 or 8 bits
-  int n_warps;    // warps_per_kv_tile()
-  int n_sets;     // sets of 16 query rows per warp group in attention_prefill
+  int n_warps;  // warps_per_kv_tile()
+  int n_sets;   // sets of 16 query rows per warp group in attention_prefill
 };
 // A lane's accumulator over all chunks of a row set: in registers if eight warps share the scores of a tile.
 inline constexpr int kAccumulatorFloats = 36;

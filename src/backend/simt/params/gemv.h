@@ -1,4 +1,6 @@
-// Parameters of gemv.cu, the matmuls of one row, and the compile-time shape of a launch.
+// Parameters of the gemv kernels, the matmuls of one row: gemv.cu, gemv_experts.cu and gemv_moe_down.cu. A program is
+// compiled for its geometry (GemvShape), for how it overlaps with other launches (GemvPdl), and with policies, which
+// are types; a policy's parameters are its own struct.
 #pragma once
 
 #include "backend/simt/params/step.h"
@@ -6,87 +8,65 @@
 namespace zinc::simt {
 
 inline constexpr int kMaxGemvParts = 4;     // matrices per launch of gemv.cu
-inline constexpr int kMaxExpertsUsed = 32;  // experts per token that gemv.cu can route and combine
-inline constexpr int kMaxWarpPairs = 8;     // warp pairs per block of gemv.cu
-inline constexpr int kMaxStages = 32;       // pipeline stages of gemv.cu: one lane of a warp issues each copy
-inline constexpr int kSplitKWarps = 2;      // warps of a split-K block of gemv.cu, one segment each
+inline constexpr int kMaxExpertsUsed = 32;  // experts per token that the kernels can route and combine
+inline constexpr int kMaxWarpPairs = 8;     // warp pairs per block
+inline constexpr int kMaxStages = 32;       // pipeline stages: one lane of a warp issues each copy
+inline constexpr int kSplitKWarps = 2;      // warps of a split-K block, one segment each
 
-// The activation rows of gemv.cu.
-struct GemvInput {
-  Q8Activation q8;  // already quantized; q null: each block quantizes x
-  const float* x;
-  const float* shared_expert_x;  // the shared expert's row; null: none
-  const float* norm_weight;
-  const float* gate;  // kGatedHeadsInput: the output gate
-  float norm_eps;
-  // kNormResidualInput: the row is (residual + norm(x)) * scale, and is stored to residual_out for later launches.
-  float post_norm_eps;
-  const float* post_norm_weight;  // null: ones
-  const float* residual;
-  const float* scale;  // null: one
-  float* residual_out;
-};
+// ---- policies, types of gemv_prologue.h, gemv_epilogue.h, gemv_routing.h and the kernels' files ----
 
-// For a launch that routes its token itself, from the split-K partial sums of the router's logits.
-struct GemvRouting {
-  const float* partial;  // [n_segments][n_experts]; null: experts are already selected
-  const float* bias;     // null: none
-  int* ids;              // [n_experts_used], stored for later launches
-  float* weights;        // likewise
-  float routed_scaling_factor;
-};
+struct PlainPrologue;
+struct QuantizedPrologue;
+struct NormPrologue;
+struct NormResidualPrologue;
+template <int head_dim, int act>
+struct GatedHeadsPrologue;
+struct PlainEpilogue;
+struct ResidualEpilogue;
+template <int act>
+struct GluEpilogue;
+template <int n_experts, int n_used, int router_normalization, int n_router_splits>
+struct TopKRouter;
+template <int n_experts, int n_used, int router_normalization, int n_router_splits>
+struct StoringTopKRouter;
+template <int n_used>
+struct SelectedExperts;
+template <int n_used>
+struct WeightedExperts;
+template <int n_gate_splits>
+struct GatedSharedDown;
+struct NoSharedDown;
 
-// The compile-time shape of a launch of gemv.cu, and its shared memory layout. Host and kernel use the same functions.
-enum GemvInputKind : int {
-  kPlainInput = 0,
-  kNormInput = 1,
-  kGatedHeadsInput = 2,
-  kQuantizedInput = 3,
-  kNormResidualInput = 4
-};
-ZINC_HOST_DEVICE bool is_normed(int input) { return input == kNormInput || input == kNormResidualInput; }
+// ---- geometry ----
+
+// How a launch is split into blocks, warps and work tiles, and its shared memory. Host and kernel use the same
+// functions.
 struct GemvShape {
   int n_in;
-  int input;                 // GemvInputKind
-  int head_dim, gate_act;    // kGatedHeadsInput: norm per head, then the output gate
-  int act;                   // GLU: an output is act(gate) * up; kNoAct: not a GLU
-  int n_experts_used;        // MoE gate/up: selected experts, with separate outputs; 0: none
-  int n_combined;            // MoE down: selected experts whose weighted sum is the output, an input row each; 0: none
-  int has_second_matrix;     // GemvPart::second_matrix: a GLU's up, or the shared expert's down projection
-  int n_shared_gate_splits;  // partial sums of the shared expert's gate
-  int n_experts;             // > 0: the launch routes its token itself, from the router's partial logits
-  int router_normalization;  // RouterWeights
+  int n_matrices;    // added up to or gated into an output: a GLU's gate and up, or the experts of MoE down; else 1
+  int n_input_rows;  // MoE down: one per matrix; else 1
+  int is_normed;     // the prologue norms the whole row
   int n_parts;
+  int expert_panels;  // gemv_experts.cu: of one expert
   int n_warp_pairs;
   int cluster_size;             // blocks per cluster; they split the K segments of their panels
   int max_panels;               // per cluster
   int x_bytes, partial_floats;  // shared memory of the input rows, and of partial sums
   int pipeline_bytes;           // shared memory of the weight pipeline, at most
-  int n_router_splits;          // partial sums of the router's logits
-  // Triggers its dependents after its own PDL wait. The next launch may then read results of launches before this one
-  // before it waits.
-  int launches_dependents_late;
-  // Only after a launch that triggers late, before the PDL wait:
-  int reads_before_wait;   // MoE gate/up reads its input row; MoE down reads the router's partial logits
-  int routes_before_wait;  // MoE gate/up reads the router's partial logits
-  int has_split_k_input;   // split-K parts have their own input row: GemvParams::split_k_x
-  int n_panels;            // per selected expert
 };
 ZINC_HOST_DEVICE int segment_count(int n_in) { return (n_in + kSegmentElems - 1) / kSegmentElems; }
 ZINC_HOST_DEVICE int last_segment_groups(int n_in) {
   return (n_in - (segment_count(n_in) - 1) * kSegmentElems + kGroupElems - 1) / kGroupElems;
 }
-ZINC_HOST_DEVICE int matrices_per_output(const GemvShape& s) {
-  if (s.act != kNoAct) return 2;
-  return s.n_combined > 0 ? s.n_combined + (s.has_second_matrix ? 1 : 0) : 1;
-}
-ZINC_HOST_DEVICE int tiles_per_panel(const GemvShape& s) { return matrices_per_output(s) * segment_count(s.n_in); }
+ZINC_HOST_DEVICE int tiles_per_panel(const GemvShape& s) { return s.n_matrices * segment_count(s.n_in); }
+// A GLU's gate and up read the same input segment.
+ZINC_HOST_DEVICE int tiles_per_input_segment(const GemvShape& s) { return s.n_matrices / s.n_input_rows; }
 ZINC_HOST_DEVICE int max_block_tiles(const GemvShape& s) {
   return (tiles_per_panel(s) + s.cluster_size - 1) / s.cluster_size;
 }
 // Upper bound of a block's input segments: one more if it shares its first and last with another block.
 ZINC_HOST_DEVICE int max_block_segments(const GemvShape& s) {
-  const int n = s.act != kNoAct ? 2 : 1;  // tiles per input segment
+  const int n = tiles_per_input_segment(s);
   return s.cluster_size == 1 ? tiles_per_panel(s) / n : max_block_tiles(s) / n + (n > 1 ? 1 : 0);
 }
 // An input segment in shared memory: Q8Segment, or floats.
@@ -106,7 +86,7 @@ ZINC_HOST_DEVICE int pipeline_stages(const GemvShape& s, int segment_bytes) {
 // floats of shared memory; else as many as that allows, at least one.
 ZINC_HOST_DEVICE int panels_per_batch(const GemvShape& s) {
   // Without a cluster the partial sums may be double-buffered; with one they do not overlay the norm weights.
-  const int max_floats = s.cluster_size > 1 && !(is_normed(s.input) && s.n_in > 8192) ? 8192 : 4096;
+  const int max_floats = s.cluster_size > 1 && !(s.is_normed && s.n_in > 8192) ? 8192 : 4096;
   const int rows = kPanelRows / s.cluster_size;  // of a panel, in one block
   const int by_threads = 64 * s.n_warp_pairs / rows, by_floats = max_floats / (tiles_per_panel(s) * rows);
   const int limit = by_threads < by_floats ? by_threads : by_floats;
@@ -121,7 +101,7 @@ struct GemvSmem {
 // The partial sums reuse the memory of the norm's weights, which are not read any more when the sums are written. In a
 // cluster they have memory of their own: sums of another block may arrive while this one still reads the weights.
 ZINC_HOST_DEVICE GemvSmem gemv_smem(const GemvShape& s) {
-  const int norm = is_normed(s.input) ? s.n_in : 0, sums = s.partial_floats;
+  const int norm = s.is_normed ? s.n_in : 0, sums = s.partial_floats;
   GemvSmem smem{};
   smem.sums_of_squares = align_128(8 * (2 * kMaxStages + 1));
   smem.norm_weight = smem.sums_of_squares + (norm > 0 ? align_128(4 * 2 * sums_of_squares_floats(s)) : 0);
@@ -130,41 +110,149 @@ ZINC_HOST_DEVICE GemvSmem gemv_smem(const GemvShape& s) {
   return smem;
 }
 
-// One matrix, or a GLU's gate and up, in a launch of gemv.cu.
-struct GemvPart {
+// ---- dependent launch ----
+
+// Only a launch after one that triggers late may read before its PDL wait: the results of all launches before that one.
+struct GemvPdl {
+  int triggers_late = 0;          // its dependents start after its own wait
+  int routes_before_wait = 0;     // reads the router's partial logits
+  int reads_row_before_wait = 0;  // gemv_experts.cu: reads its input row
+};
+
+// ---- prologues ----
+
+struct NoInput {};
+struct PlainInput {
+  const float* x;
+};
+struct QuantizedInput {
+  Q8Activation q8;
+};
+struct NormInput {
+  const float* x;
+  const float* norm_weight;  // null: ones
+  float norm_eps;
+};
+// A norm per head, then the output gate.
+struct GatedHeadsInput {
+  NormInput heads;
+  const float* gate;
+};
+// The row is (residual + post_norm(x)) * scale, and is stored to residual_out for later launches; then it is normed.
+struct NormResidualInput {
+  NormInput row;
+  const float* post_norm_weight;  // null: ones
+  const float* residual;
+  const float* scale;  // null: one
+  float* residual_out;
+  float post_norm_eps;
+};
+
+// ---- matrices and epilogues ----
+
+struct DenseMatrix {
   const unsigned char* bytes;
-  // Of the same shape as `bytes`: a GLU's up projection, or the shared expert's down projection; null: none.
-  const unsigned char* second_matrix;
+  const float* bias;  // null: none
+};
+struct ExpertMatrix {  // of all experts
+  const unsigned char* bytes;
+  const float* bias;   // [n_experts, n_out]; null: none
+  const float* scale;  // [n_experts]; null: none
+};
+template <class M>
+struct PlainPart {
+  M matrix;
   float* out;
-  const float* bias;
-  const float* up_bias;
-  const float* expert_scale;
-  const float* up_scale;
-  const float* residual;  // added to the output; null: none
-  long long matrix_bytes;
   int n_out, n_panels;
 };
+template <class M>
+struct ResidualPart {
+  M matrix;
+  float* out;
+  int n_out, n_panels;
+  const float* residual;  // added to the output
+};
+template <class M>
+struct GluPart {
+  M matrix;  // the gate
+  float* out;
+  int n_out, n_panels;
+  M up;
+};
+
+// ---- experts ----
+
+// Split-K partial sums of the router's logits, from which a launch routes its token itself.
+struct RouterLogits {
+  const float* partial;  // [n_segments][n_experts]
+  const float* bias;     // null: none
+  float routed_scaling_factor;
+};
+struct StoredRouting {
+  RouterLogits logits;
+  int* ids;        // [n_experts_used], stored for later launches
+  float* weights;  // likewise
+};
+struct ExpertIds {
+  const int* ids;  // [n_experts_used]
+};
+struct WeightedExpertIds {
+  const int* ids;        // [n_experts_used]
+  const float* weights;  // [n_experts_used]
+};
+struct SharedExpert {
+  const unsigned char* bytes;  // its down projection, of the same format and shape as an expert's
+  const float* x;              // its input row
+  const float* gate;           // [n_gate_splits]: their sum gates it
+};
+
+// ---- kernels ----
+
+// A cluster has panels_per_cluster panels, the first n_extra one more; of a split-K problem a block.
+struct PanelSplit {
+  int panels_per_cluster, n_extra;
+};
 // Consecutive parts of one format; first_block is its first block of the grid. A split-K problem stores its partial
-// sums, [n_segments][n_out], without reducing them: its weights are floats, and its n_panels counts segments of panels.
+// sums, [n_segments][n_out], without reducing them: its weights are floats, and its panels are segments of panels.
 struct GemvProblem {
   int format;  // index in the program's Formats
   int is_split_k;
-  int first_part, first_block, n_panels;
-  int panels_per_cluster, n_extra;  // per cluster, or per block if split-K; the first n_extra have one more
+  int first_part, first_block;
+  PanelSplit split;
 };
 
-// One activation row times up to kMaxGemvParts matrices of equal width. With n_combined an output is the weighted sum
-// of that many experts, with an input row each, and of a shared expert.
+// One activation row times up to kMaxGemvParts matrices of equal width.
+template <class Part, class Input, class SplitKInput>
 struct GemvParams {
-  GemvPart parts[kMaxGemvParts];
+  Part parts[kMaxGemvParts];
   GemvProblem problems[kMaxGemvParts];
-  GemvInput input;
-  GemvRouting route;
-  const int* expert_ids;        // [n_experts_used] or [n_combined]
-  const float* expert_weights;  // [n_combined]
-  const float* shared_gate;     // [n_shared_gate_splits]: their sum gates the shared expert
-  const float* split_k_x;       // input row of split-K problems, if has_split_k_input
-  int n_parts, n_problems;
+  int n_problems;
+  Input input;
+  SplitKInput split_k_input;
+};
+
+// One activation row times the matrices of the selected experts.
+template <class Part, class Input, class Experts>
+struct GemvExpertsParams {
+  Part part;
+  PanelSplit split;
+  long long matrix_bytes;
+  Input input;
+  Experts experts;
+};
+
+// The weighted sum of the selected experts' down projections, with an input row each, and of a shared expert.
+template <class Input, class Experts, class Shared>
+struct GemvMoeDownParams {
+  ExpertMatrix matrix;
+  float* out;
+  const float* residual;  // added to the output; null: none
+  int n_out;
+  PanelSplit split;
+  long long matrix_bytes;
+  Input input;  // [n_experts_used, n_in]
+  Experts experts;
+  Shared shared_expert;
 };
 
 }  // namespace zinc::simt

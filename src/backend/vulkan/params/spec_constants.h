@@ -37,7 +37,6 @@ enum SpecConstant : uint32_t {
   kSpecAttentionFused,
   kSpecAttentionKeyDim,
   kSpecAttentionValueDim,
-  kSpecKvFormat,
   kSpecHeadSegments,
   kSpecHeadFloats,
 

@@ -9,7 +9,7 @@
 #include "activation.glsl"
 #include "quantize.glsl"
 #include "rope.glsl"
-#include "kv.glsl"
+#include KV_FORMAT
 #include "qk_norm_rope.glsl"
 #include "counter_sync.glsl"
 

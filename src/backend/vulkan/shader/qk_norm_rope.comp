@@ -4,7 +4,7 @@
 #include "reduce.glsl"
 #include "quantize.glsl"
 #include "rope.glsl"
-#include "kv.glsl"
+#include KV_FORMAT
 #include "qk_norm_rope.glsl"
 
 layout(set = 0, binding = 0, scalar) uniform Block { QkNormRopeParams p; };

@@ -1,12 +1,23 @@
-#include "backend/cuda/workspace.h"
+#include "backend/simt/host/workspace.h"
 
-#include <array>
-#include <limits>
+#include <bit>
+#include <cmath>
 
 #include "base/ceil_div.h"
 
-namespace zinc::cuda {
+namespace zinc::simt::host {
 namespace {
+
+void fill_row(const DeviceSampling& sampling, int* to) {
+  const bool is_greedy = sampling.temperature <= kGreedyTemperature;
+  const uint64_t uniform = std::bit_cast<uint64_t>(sampling.uniform);
+  to[simt::kInvTemperature] = std::bit_cast<int>(is_greedy ? 0.0f : 1.0f / sampling.temperature);
+  to[simt::kTopK] = sampling.top_k;
+  to[simt::kTopP] = std::bit_cast<int>(sampling.top_p);
+  to[simt::kLogMinP] = std::bit_cast<int>(std::log(sampling.min_p));  // min_p 0: minus infinity, which removes no token
+  to[simt::kUniformLow] = static_cast<int>(uniform);
+  to[simt::kUniformHigh] = static_cast<int>(uniform >> 32);
+}
 
 // The gemms on tensor cores and of float weights have no gated epilogue.
 bool has_gated_epilogue(const DeviceLimits& device, const PanelFormat& format, bool has_experts) {
@@ -35,6 +46,12 @@ gpu::KernelLimits kernel_limits(const DeviceLimits& device) {
 
 }  // namespace
 
+const gpu::KernelFormats& kernel_formats() {
+  static const std::vector<gpu::KvFormat> kKvFormats = gpu::kv_formats_of(kv_format_names());
+  static const gpu::KernelFormats kFormats{.backend = "cuda", .has_panels = has_format, .kv_formats = kKvFormats};
+  return kFormats;
+}
+
 bool has_decode_kernels(const DeviceLimits& device) {
   constexpr int kMinSharedBytes = 200 << 10;
   return device.has_bulk_copies() && device.max_shared_bytes >= kMinSharedBytes;
@@ -45,6 +62,16 @@ size_t gemm_shared_bytes(const PanelFormat& format) {
   const int weights = simt::kTileRows * (format.header_bytes + simt::kSegmentGroups * format.group_bytes);
   const int token = simt::kSegmentElems + 16 + 2 * simt::kSegmentGroups * static_cast<int>(sizeof(float));
   return 2 * static_cast<size_t>(weights + simt::kTileTokens * token);
+}
+
+simt::Matrix simt_matrix(const gpu::DeviceMatrix& matrix) {
+  return {.bytes = reinterpret_cast<const unsigned char*>(matrix.bytes),
+          .panel_bytes = matrix.panel_bytes,
+          .matrix_bytes = matrix.matrix_bytes,
+          .n_in = matrix.n_in,
+          .n_out = matrix.n_out,
+          .n_segments = matrix.n_segments,
+          .n_last_groups = matrix.n_last_groups};
 }
 
 simt::KvLayer simt_kv_layer(const gpu::KvLayer& layer) {
@@ -73,6 +100,13 @@ Result<std::unique_ptr<Workspace>> Workspace::allocate(const Graph& graph, const
   if (Status s = workspace->allocate_sampling(device); !s.ok()) return s.error();
   if (Status s = workspace->make_rope_tables(device); !s.ok()) return s.error();
   return workspace;
+}
+
+void fill_sampling(const StepInputs& in, const gpu::UploadLayout& layout, int* upload) {
+  upload[simt::kSampledRows] = static_cast<int>(in.sampling.size());
+  for (size_t i = 0; i < in.sampling.size(); ++i) {
+    fill_row(in.sampling[i], upload + layout.sampling + i * simt::kSamplingInts);
+  }
 }
 
 Status Workspace::allocate_step(gpu::Device& device) {
@@ -127,7 +161,9 @@ Status Workspace::make_rope_tables(gpu::Device& device) {
     const size_t table_bytes = n_pairs * 2 * sizeof(float) * static_cast<size_t>(bucket_.max_tokens);
     ZINC_TRY(frequencies, device.allocate(n_pairs * sizeof(double), "RoPE tables"));
     ZINC_TRY(table, device.allocate(table_bytes, "RoPE tables"));
-    if (Status s = device.write(frequencies, 0, std::as_bytes(std::span(rope.frequencies))); !s.ok()) return s;
+    if (device.needs_write(frequencies)) {
+      if (Status s = device.write(frequencies, 0, std::as_bytes(std::span(rope.frequencies))); !s.ok()) return s;
+    }
     rope_tables_.push_back(
         {std::move(frequencies), std::move(table), static_cast<int>(n_pairs), static_cast<float>(rope.amplitude)});
   }
@@ -150,4 +186,4 @@ simt::Q8Activation Workspace::quantized(const gpu::QuantizedActivation& activati
           .stride = buffers.stride};
 }
 
-}  // namespace zinc::cuda
+}  // namespace zinc::simt::host

@@ -1,6 +1,6 @@
-#include "backend/cuda/lowering.h"
+#include "backend/simt/host/lowering.h"
 
-namespace zinc::cuda {
+namespace zinc::simt::host {
 namespace {
 
 // Shared memory of the kernels of recurrent_chunks.cu: PrepareSmem, ChunkSmem.
@@ -18,53 +18,26 @@ bool can_scan_chunks(const simt::DeltaParams& params, const DeviceLimits& device
 }  // namespace
 
 simt::ConvParams Lowering::conv_params(const Node& n) const {
-  return {.step = workspace_.step(),
-          .x = workspace_.floats(n.in[0]),
-          .weight = vector(n.in[1]),
-          .out = workspace_.floats(n.out[0]),
-          .states = reinterpret_cast<float*>(cache_.conv_states(n.as<ShortConvParams>().cache_layer)),
-          .slot_floats = static_cast<long long>(cache_.state_bytes() / sizeof(float)),
-          .n_channels = static_cast<int>(width(n.in[0])),
-          .n_taps = static_cast<int>(width(n.in[1]) / width(n.in[0]))};
+  simt::ConvParams params{};
+  params.step = workspace_.step();
+  params.slot_floats = static_cast<long long>(cache_.state_bytes() / sizeof(float));
+  fill_conv(n, params);
+  return params;
 }
 
 Status Lowering::lower(const gpu::ShortConvCall& call) {
   const simt::ConvParams params = conv_params(*call.node);
-  if (params.n_taps > simt::kMaxTaps) {
-    return fail(ErrorCode::unsupported, "the cuda backend's {} supports up to {} taps; this model has {}",
-                op_name(Op::short_conv), simt::kMaxTaps, params.n_taps);
-  }
+  if (Status s = check_conv(params); !s.ok()) return s;
   return emit({"recurrent", ""}, "short_conv", params, ceil_div(params.n_channels, simt::kThreads),
               workspace_.max_seqs(), ceil_div(sizes_.max_tokens, simt::kConvTokens));
 }
 
 simt::DeltaParams Lowering::delta_params(const Node& n) const {
-  const DeltaNetParams& delta = n.as<DeltaNetParams>();
   simt::DeltaParams params{};
   params.step = workspace_.step();
-  params.q = workspace_.floats(n.in[0]);
-  params.k = workspace_.floats(n.in[1]);
-  params.v = workspace_.floats(n.in[2]);
-  params.alpha = workspace_.floats(n.in[3]);
-  params.beta = workspace_.floats(n.in[4]);
-  params.dt_bias = vector(n.in[5]);
-  params.a = vector(n.in[6]);
-  params.out = workspace_.floats(n.out[0]);
-  params.states = reinterpret_cast<float*>(cache_.delta_states(delta.cache_layer));
   params.slot_floats = static_cast<long long>(cache_.state_bytes() / sizeof(float));
-  params.k_heads = static_cast<int>(info(n.in[1]).shape[0]);
-  params.k_dim = static_cast<int>(info(n.in[1]).shape[1]);
-  params.v_heads = static_cast<int>(info(n.in[2]).shape[0]);
-  params.v_dim = static_cast<int>(info(n.in[2]).shape[1]);
-  params.is_cyclic = delta.sharing == HeadSharing::cyclic ? 1 : 0;
-  params.q_scale = delta.q_scale;
+  fill_delta(n, params);
   return params;
-}
-
-Status Lowering::check_delta(const simt::DeltaParams& params) const {
-  if (params.k_dim <= 256) return ok_status();
-  return fail(ErrorCode::unsupported, "the cuda backend's {} supports key dimensions up to 256; this model has {}",
-              op_name(Op::delta_net), params.k_dim);
 }
 
 Status Lowering::lower(const gpu::DeltaNetCall& call) {
@@ -111,4 +84,4 @@ Status Lowering::lower(const gpu::DeltaDecodeCall& call) {
   return emit({"recurrent", ""}, has_exact_dims ? "delta_decode_128" : general_kernel, params, one_per_sm(n_tiles));
 }
 
-}  // namespace zinc::cuda
+}  // namespace zinc::simt::host

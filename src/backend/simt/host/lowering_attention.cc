@@ -1,8 +1,8 @@
-#include "backend/cuda/lowering.h"
+#include "backend/simt/host/lowering.h"
 
 #include <algorithm>
 
-namespace zinc::cuda {
+namespace zinc::simt::host {
 namespace {
 
 constexpr int kMaxSplits = 64;
@@ -38,8 +38,7 @@ size_t prefill_smem_bytes(const simt::KvLayer& kv, int n_warps, int n_sets) {
 // Warps that share an MMA tile; 0: no tensor cores, an f32 KV cache, or too little shared memory. The same for all step
 // sizes, so that their results are bit-identical.
 int mma_warps(const simt::KvLayer& kv, const gpu::KvFormat& format, const DeviceLimits& device) {
-  const int n =
-      format.id == simt::kKvF32 || !device.has_tensor_cores() ? 0 : simt::warps_per_kv_tile(kv.k_dim, kv.v_dim);
+  const int n = format.name == "f32" || !device.has_tensor_cores() ? 0 : simt::warps_per_kv_tile(kv.k_dim, kv.v_dim);
   if (n == 0) return 0;
   return std::max(split_kv_smem_bytes(kv, n), prefill_smem_bytes(kv, n, 1)) <=
                  static_cast<size_t>(device.max_shared_bytes)
@@ -56,24 +55,16 @@ simt::RopeLayout rope_layout_of(const simt::AttentionDecodeParams& params) {
 
 }  // namespace
 
-KernelProgram Lowering::kv_program(std::string file) const {
-  return {std::move(file), "",
-          fmt::format("inline constexpr KvFormat kKvFormat = static_cast<KvFormat>({});", cache_.kv_format().id)};
+KernelProgram Lowering::kv_program(std::string file, std::string shape) const {
+  return {std::move(file), "", std::move(shape), cache_.kv_format().name};
 }
 
 simt::AttentionParams Lowering::attention_params(const Node& n) const {
-  const zinc::AttentionParams& attention = n.as<zinc::AttentionParams>();
   simt::AttentionParams params{};
   params.step = workspace_.step();
-  params.kv = simt_kv_layer(cache_.kv_layer(attention.cache_layer));
-  params.q = workspace_.floats(n.in[0]);
-  params.sinks = vector(n.in[3]);
+  params.kv = simt_kv_layer(cache_.kv_layer(n.as<zinc::AttentionParams>().cache_layer));
+  fill_attention(n, params);
   params.out = workspace_.floats(n.out[0]);
-  params.n_heads = static_cast<int>(info(n.in[0]).shape[0]);
-  params.scale = attention.scale;
-  params.softcap = attention.softcap;
-  params.window = static_cast<int>(attention.window);
-  params.n_chunks = workspace_.n_chunks(attention.cache_layer);
   return params;
 }
 
@@ -93,7 +84,8 @@ Status Lowering::lower(const gpu::AttentionCall& call) {
   const int n_warps = mma_warps(kv, cache_.kv_format(), device_);
   if (Status s = n_warps > 0 ? lower_attend_mma(params, n_warps) : lower_attend_f32(params); !s.ok()) return s;
   if (!params.partial) return ok_status();
-  fill_output(call.out, params);
+  gpu::Accesses accesses;
+  fill_output(call.out, params, accesses);
   return emit(kv_program("attention"), "merge_chunks", params, ceil_div(width(n.out[0]), simt::kSegmentElems),
               sizes_.max_tokens);
 }
@@ -124,38 +116,16 @@ Status Lowering::lower_attend_mma(simt::AttentionParams params, int n_warps) {
   const bool has_two_sets =
       prefill_smem_bytes(params.kv, n_warps, 2) <= static_cast<size_t>(device_.max_shared_bytes) &&
       (n_warps > 1 || device_.has_wgmma());
-  const simt::AttentionMmaShape shape{
-      .kv_format = cache_.kv_format().id, .n_warps = n_warps, .n_sets = has_two_sets ? 2 : 1};
+  const simt::AttentionMmaShape shape{.n_warps = n_warps, .n_sets = has_two_sets ? 2 : 1};
   const int n_rows = is_split ? kMmaRows : simt::kWarps / n_warps * shape.n_sets * kMmaRows;
   params.heads_per_tile = std::min(heads_per_kv_head, n_rows);
   params.tokens_per_tile = is_split ? 1 : n_rows / params.heads_per_tile;
   return emit(
-      {"attention_mma", "", shape_definition("AttentionMmaShape", shape)},
+      kv_program("attention_mma", shape_definition("AttentionMmaShape", shape)),
       is_split ? "attention_split_kv" : "attention_prefill", params,
       params.kv.kv_heads * ceil_div(heads_per_kv_head, params.heads_per_tile),
       ceil_div(sizes_.max_tokens, params.tokens_per_tile), is_split ? std::min(kMaxSplits, params.n_chunks) : 1,
       is_split ? split_kv_smem_bytes(params.kv, n_warps) : prefill_smem_bytes(params.kv, n_warps, shape.n_sets));
-}
-
-simt::HeadInput Lowering::head_input(const gpu::AttentionInput& input, Value heads) const {
-  simt::HeadInput part{};
-  if (!input.x) return part;
-  part.x = slice_of(input);
-  if (input.norm) {
-    part.is_normed = 1;
-    part.norm_weight = vector(input.norm->in[1]);
-    part.eps = input.norm->as<zinc::NormParams>().eps;
-  }
-  if (input.rope) {
-    const RopeTable& table = workspace_.rope_table(*input.rope);
-    part.table = table.table.device_ptr<const float>();
-    part.n_pairs = table.n_pairs;
-    part.adjacent = input.rope->as<zinc::RopeParams>().pairs == RopePairs::adjacent ? 1 : 0;
-  }
-  part.dim = static_cast<int>(inner(heads));
-  part.n_heads = static_cast<int>(width(heads)) / part.dim;
-  part.stride = static_cast<int>(width(input.x) / part.n_heads);
-  return part;
 }
 
 Status Lowering::lower_attention_inputs(const gpu::AttentionCall& call, const simt::KvLayer& kv) {
@@ -163,13 +133,12 @@ Status Lowering::lower_attention_inputs(const gpu::AttentionCall& call, const si
   params.step = workspace_.step();
   params.kv = kv;
   params.q_out = workspace_.floats(call.node->in[0]);
+  gpu::Accesses accesses;
+  fill_heads(*call.node, *call.inputs, params.parts, accesses);
+  const gpu::AttentionInput& q = (*call.inputs)[simt::kQuery];
+  if (!q.norm && !q.rope) params.parts[simt::kQuery].n_heads = 0;  // needs no preparation
   int n_heads = 0;
-  for (size_t i = 0; i < 3; ++i) {
-    const gpu::AttentionInput& input = (*call.inputs)[i];
-    params.parts[i] = head_input(input, call.node->in[i]);
-    if (i == simt::kQuery && !input.norm && !input.rope) params.parts[i].n_heads = 0;  // q needs no preparation
-    n_heads += params.parts[i].n_heads;
-  }
+  for (const simt::HeadInput& part : params.parts) n_heads += part.n_heads;
   return emit(kv_program("attention"), "prepare_heads", params,
               ceil_div(int64_t{sizes_.max_tokens} * n_heads, simt::kWarps));
 }
@@ -180,12 +149,13 @@ Status Lowering::lower(const gpu::AttentionDecodeCall& call) {
   simt::AttentionDecodeParams params{};
   params.attention = attention_params(n);
   const simt::KvLayer& kv = params.attention.kv;
-  for (size_t i = 0; i < 3; ++i) params.parts[i] = head_input(call.inputs[i], n.in[i]);
+  gpu::Accesses accesses;
+  fill_heads(n, call.inputs, params.parts, accesses);
   params.act = simt::kNoAct;
   if (call.act) {
     params.gate = slice_of(call.gate);
     params.gate_stride = static_cast<int>(width(call.gate.x) / params.attention.n_heads);
-    params.act = static_cast<int>(call.act->as<GatedActParams>().act);
+    params.act = act_of(*call.act);
   }
   params.attention.out = workspace_.floats(call.out());
   params.attention.partial = workspace_.attention_partial().device_ptr<float>();
@@ -200,7 +170,6 @@ Status Lowering::lower(const gpu::AttentionDecodeCall& call) {
   }
   constexpr int64_t kMaxTileHeads = 6;  // one warp per head, and two for the new key and value
   const simt::AttentionDecodeShape shape{
-      .kv_format = cache_.kv_format().id,
       .k_dim = kv.k_dim,
       .v_dim = kv.v_dim,
       .heads_per_kv_head = heads_per_kv_head,
@@ -211,8 +180,8 @@ Status Lowering::lower(const gpu::AttentionDecodeCall& call) {
       .act = params.act,
       .rope_layout = rope_layout_of(params)};
   const int64_t n_tiles = kv.kv_heads * ceil_div(heads_per_kv_head, shape.tile_heads);
-  return emit({"attention_decode", "", shape_definition("AttentionDecodeShape", shape)}, "attention_decode", params,
-              one_per_sm(n_tiles), 1, 1, static_cast<size_t>(simt::attention_decode_smem_bytes(shape)));
+  return emit(kv_program("attention_decode", shape_definition("AttentionDecodeShape", shape)), "attention_decode",
+              params, one_per_sm(n_tiles), 1, 1, static_cast<size_t>(simt::attention_decode_smem_bytes(shape)));
 }
 
-}  // namespace zinc::cuda
+}  // namespace zinc::simt::host

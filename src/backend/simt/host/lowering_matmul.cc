@@ -1,9 +1,9 @@
-#include "backend/cuda/lowering.h"
+#include "backend/simt/host/lowering.h"
 
 #include <algorithm>
 #include <array>
 
-namespace zinc::cuda {
+namespace zinc::simt::host {
 namespace {
 
 size_t wgmma_shared_bytes(const PanelFormat& format) {
@@ -16,40 +16,20 @@ size_t wgmma_shared_bytes(const PanelFormat& format) {
 
 }  // namespace
 
-// Matrices of one format and one input, with prologue and the epilogue's add.
+// Matrices of one format and one input.
 simt::LinearParams Lowering::linear_params(const gpu::MatmulCall& call) const {
-  const Node& first = call.first();
   simt::LinearParams params{};
+  gpu::Accesses accesses;
   params.act = simt::kNoAct;
   params.n_rows = n_rows(call.x);
-  params.vectors_per_row = call.has_experts() ? 1 : static_cast<int>(width(first.in[0]) / matrix_of(first).n_in);
-  params.x = workspace_.floats(call.x);
-  if (call.q8) params.q8 = q8_buffers(*call.q8, call.x);
-  if (call.norm) {
-    params.norm_weight = vector(call.norm->in[1]);
-    params.norm_eps = call.norm->as<zinc::NormParams>().eps;
-    params.is_normed = 1;
-  }
-  if (call.has_experts()) {
-    params.expert_ids = workspace_.ints(first.in[2]);
-    params.n_experts_used = static_cast<int>(width(first.in[2]));
-    params.x_per_expert = info(first.in[0]).shape.n_dims() == 1 ? 0 : 1;
-  }
-  for (const gpu::MatmulPart& part : call.parts) {
-    const Node& n = *part.node;
-    const int i = params.n_parts++;
-    params.parts[i] = simt_matrix(matrix_of(n));
-    params.outs[i] = workspace_.floats((call.add ? call.add : &n)->out[0]);
-    params.biases[i] = vector(n.in[call.has_experts() ? 3 : 2]);
-    params.expert_scales[i] = call.has_experts() ? vector(n.in[4]) : nullptr;
-  }
-  params.residual = optional_floats(call.addend);
+  params.is_normed = call.norm ? 1 : 0;
   params.tiles = workspace_.expert_tiles();
+  fill_matmul(call, params, accesses);
   return params;
 }
 
 Status Lowering::lower(const gpu::MatmulCall& call) {
-  if (is_gemv(call)) return lower_gemv(call);
+  if (call.is_gemv) return lower_gemv(call);
   const Value x = call.first().in[0];
   const PanelFormat& format = *matrix_of(call.first()).format;
   const simt::LinearParams params = linear_params(call);
@@ -68,10 +48,6 @@ Status Lowering::lower_cuda_cores(const gpu::MatmulCall& call, simt::LinearParam
   };
   static constexpr std::array<Tile, 3> kTiles = {{{"linear_8", 8}, {"linear_4", 4}, {"linear_1", 1}}};
   const DeviceMatrix& matrix = matrix_of(call.first());
-  if (call.act) {
-    params.act = static_cast<int>(call.act->as<GatedActParams>().act);
-    params.outs[0] = workspace_.floats(call.act->out[0]);
-  }
   const int max_warps = call.act ? simt::kWarps / 2 : simt::kWarps;  // with a gate, a block has panels of gate and up
   params.warps_per_panel = 1;
   while (params.warps_per_panel * 2 <= std::min(max_warps, matrix.n_segments)) params.warps_per_panel *= 2;
@@ -105,7 +81,7 @@ Status Lowering::lower_tensor_cores(const gpu::MatmulCall& call, simt::LinearPar
       params.expert_ids ? workspace_.max_expert_tiles(n_rows, matrix.n_experts) : ceil_div(n_rows, tile_tokens);
   const std::string format(matrix.format->name);
   if (device_.has_wgmma()) {
-    Launch launch = Launch::of(nullptr, params, 1);
+    Launch launch = Launch::of(params);
     launch.threads = simt::kWgmmaThreads;
     const int64_t max_blocks =
         n_tiles * n_token_tiles * (params.expert_ids ? 1 : 2);  // the last tiles are split in two
@@ -122,4 +98,4 @@ Status Lowering::lower_float_gemm(const gpu::MatmulCall& call, const simt::Linea
               ceil_div(n_rows, simt::kFloatTile));
 }
 
-}  // namespace zinc::cuda
+}  // namespace zinc::simt::host

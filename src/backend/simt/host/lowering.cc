@@ -1,8 +1,8 @@
-#include "backend/cuda/lowering.h"
+#include "backend/simt/host/lowering.h"
 
 #include <algorithm>
 
-namespace zinc::cuda {
+namespace zinc::simt::host {
 namespace {
 
 constexpr int64_t kMaxGridY = 65535;
@@ -39,13 +39,9 @@ void place_shared_memory(std::span<KernelCall> calls, int n_sms) {
 
 Result<std::vector<KernelCall>> Lowering::run() {
   if (Status s = lower_rope_tables(); !s.ok()) return s.error();
-  for (const gpu::FusedCall& call : workspace_.calls(sizes_)) {
-    current_ = &call;
-    const Status lowered = std::visit([&](const auto& kind) { return lower(kind); }, call.kind);
-    if (!lowered.ok()) return lowered.error();
-  }
+  if (Status s = lower_calls(); !s.ok()) return s.error();
   if (is_decode()) place_shared_memory(calls_, device_.n_sms);
   return std::move(calls_);
 }
 
-}  // namespace zinc::cuda
+}  // namespace zinc::simt::host

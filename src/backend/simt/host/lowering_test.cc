@@ -1,8 +1,8 @@
-#include "backend/cuda/lowering.h"
+#include "backend/simt/host/lowering.h"
 
 #include <gtest/gtest.h>
 
-namespace zinc::cuda {
+namespace zinc::simt::host {
 namespace {
 
 TEST(CudaSharedMemory, blocks_of_two_consecutive_launches_fit_on_an_sm_and_not_two_of_a_full_launch) {
@@ -29,9 +29,9 @@ TEST(CudaKernels, exist_for_every_panel_format) {
 }
 
 TEST(CudaKernels, a_shape_is_written_in_the_order_of_its_fields) {
-  const simt::AttentionMmaShape shape{.kv_format = simt::kKvQ8, .n_warps = 4, .n_sets = 1};
-  EXPECT_EQ(shape_definition("AttentionMmaShape", shape), "inline constexpr AttentionMmaShape kShape = {2, 4, 1};");
+  const simt::AttentionMmaShape shape{.n_warps = 4, .n_sets = 1};
+  EXPECT_EQ(shape_definition("AttentionMmaShape", shape), "inline constexpr AttentionMmaShape kShape = {4, 1};");
 }
 
 }  // namespace
-}  // namespace zinc::cuda
+}  // namespace zinc::simt::host

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <array>
 
-#include "backend/cuda/lowering.h"
 #include "backend/gpu/step_layout.h"
+#include "backend/simt/host/lowering.h"
 
-namespace zinc::cuda {
+namespace zinc::simt::host {
 namespace {
 
 // GPUs whose kernels can be listed without one: limits and, for the matmuls' int8, peaks of their data sheets.
@@ -35,10 +35,10 @@ Result<StepKernels> step_kernels(std::string_view name, const Graph& graph, cons
   if (gpu == known_gpus().end()) {
     return fail(ErrorCode::invalid_input, "unknown GPU '{}'; known: cuda:h200, cuda:a100, cuda:rtx4090", name);
   }
-  ZINC_TRY(layout, gpu::StepLayout::make(graph, step, false, "cuda", kv_formats()));
+  ZINC_TRY(layout, gpu::StepLayout::make(graph, step, kernel_formats()));
   ZINC_TRY(workspace,
            Workspace::allocate(graph, *layout->weights, *layout->cache, layout->device, gpu->limits, layout->bucket));
-  ZINC_TRY(calls, Lowering(graph, *layout->weights, *layout->cache, gpu->limits, *workspace, layout->sizes).run());
+  ZINC_TRY(calls, Lowering(graph, *layout->weights, *layout->cache, gpu->limits, *workspace).run());
   gpu::KernelLister lister(graph, workspace->uses(), cost_graph(graph, step, gpu->peaks));
   for (const KernelCall& call : calls) {
     const Launch& launch = call.launch;
@@ -48,4 +48,4 @@ Result<StepKernels> step_kernels(std::string_view name, const Graph& graph, cons
   return lister.finish(gpu->limits.name);
 }
 
-}  // namespace zinc::cuda
+}  // namespace zinc::simt::host

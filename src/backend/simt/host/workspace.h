@@ -1,24 +1,21 @@
-// Device memory of one plan on an NVIDIA GPU: in addition to gpu::Workspace the step inputs, RoPE tables, split-K
+// Device memory of the simt kernels of one plan: in addition to gpu::Workspace the step inputs, RoPE tables, split-K
 // partial sums of routers, and the buffers of sampling on the device.
 #pragma once
 
 #include <array>
 #include <vector>
 
-#include "backend/cuda/device.h"
-#include "backend/cuda/weights.h"
 #include "backend/gpu/workspace.h"
+#include "backend/simt/host/kernel_call.h"
 
-namespace zinc::cuda {
+namespace zinc::simt::host {
 
+using gpu::Buffer;
 using gpu::DeviceMatrix;
 using gpu::PanelFormat;
 
-// The KV cache formats of the kernels: the list of the backend's record.
-inline constexpr auto kKvFormats = std::to_array<gpu::KvFormat>(
-    {{"f32", simt::kKvF32, 128}, {"f16", simt::kKvF16, 64}, {"q8_0", simt::kKvQ8, 34}, {"fp8", simt::kKvFp8, 33}});
-inline constexpr auto kKvFormatNames = gpu::names_of(kKvFormats);
-inline std::span<const gpu::KvFormat> kv_formats() { return kKvFormats; }
+const gpu::KernelFormats& kernel_formats();  // the files of backend/simt/format and kv_format
+simt::Matrix simt_matrix(const DeviceMatrix& matrix);
 simt::KvLayer simt_kv_layer(const gpu::KvLayer& layer);
 // The fused gemv kernel of batch-1 decode and its prologues need bulk copies and shared memory for the pipelines of two
 // blocks (data-center Hopper and Blackwell; other GPUs have half the shared memory).
@@ -73,4 +70,7 @@ class Workspace final : public gpu::Workspace {
   Buffer router_partial_, upload_, hidden_in_, sampled_, chunk_best_, sample_chunks_, chunk_masses_;
 };
 
-}  // namespace zinc::cuda
+// Writes how the rows of a step are sampled into its upload.
+void fill_sampling(const StepInputs& in, const gpu::UploadLayout& layout, int* upload);
+
+}  // namespace zinc::simt::host

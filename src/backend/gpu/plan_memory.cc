@@ -1,0 +1,69 @@
+#include "backend/gpu/plan_memory.h"
+
+#include <algorithm>
+
+namespace zinc::gpu {
+
+Result<Buffer> SharedWorkspaceMemory::allocate(size_t n_bytes, std::string_view what, Memory kind) {
+  if (next_ == buffers_.size()) buffers_.emplace_back();
+  std::vector<Buffer>& shared = buffers_[next_++];
+  if (n_bytes == 0) return Buffer();
+  auto fits = std::ranges::find_if(shared, [&](const Buffer& buffer) { return buffer.size() >= n_bytes; });
+  if (fits == shared.end()) {
+    ZINC_TRY(allocated, device_.allocate(n_bytes, what, kind));
+    if (device_.is_on_device(kind)) device_bytes_ += n_bytes;
+    new_buffers_.push_back(allocated.address());
+    shared.push_back(std::move(allocated));
+    fits = std::prev(shared.end());
+  }
+  return fits->share(n_bytes);
+}
+
+bool SharedWorkspaceMemory::needs_write(const Buffer& buffer) const {
+  return device_.needs_write(buffer) && std::ranges::find(new_buffers_, buffer.address()) != new_buffers_.end();
+}
+
+Result<std::unique_ptr<PlanMemory>> PlanMemory::allocate(const Graph& graph, const Bucket& bucket, Device& device,
+                                                         const MakeWorkspace& make_workspace) {
+  std::unique_ptr<PlanMemory> memory(new PlanMemory(graph, bucket, device));
+  if (Status s = memory->allocate_workspaces(make_workspace); !s.ok()) return s.error();
+  if (Status s = memory->allocate_steps(); !s.ok()) return s.error();
+  return memory;
+}
+
+// The largest class first: the others share its memory.
+Status PlanMemory::allocate_workspaces(const MakeWorkspace& make_workspace) {
+  workspaces_.resize(classes_.size());
+  for (size_t i = classes_.size(); i-- > 0;) {
+    shared_.begin_workspace();
+    ZINC_TRY(workspace, make_workspace(shared_, bucket_of(classes_[i], bucket_)));
+    workspaces_[i] = std::move(workspace);
+  }
+  return ok_status();
+}
+
+Status PlanMemory::allocate_steps() {
+  const Workspace& largest = *workspaces_.back();
+  const size_t n_tokens = static_cast<size_t>(bucket_.max_tokens);
+  const size_t n_outputs = static_cast<size_t>(std::max(1, bucket_.max_outputs));
+  const auto floats_of = [&](Value v) { return v ? static_cast<size_t>(graph_.info(v).shape.elems()) : 0; };
+  for (StepBuffers& step : steps_) {
+    struct Part {
+      Buffer& buffer;
+      size_t n_bytes;
+      Memory kind;
+    };
+    for (const Part& part : {Part{step.upload, largest.layout().n_ints * sizeof(int), Memory::upload},
+                             {step.hidden_in, largest.hidden_in_floats() * n_tokens * sizeof(float), Memory::upload},
+                             {step.sampled, n_outputs * sizeof(int), Memory::readback},
+                             {step.logits, floats_of(graph_.logits()) * n_outputs * sizeof(float), Memory::readback},
+                             {step.hidden, floats_of(graph_.hidden()) * n_tokens * sizeof(float), Memory::readback}}) {
+      ZINC_TRY(buffer, device_.allocate(part.n_bytes, "step inputs and outputs", part.kind));
+      part.buffer = std::move(buffer);
+      if (device_.is_on_device(part.kind)) step_bytes_ += part.n_bytes;
+    }
+  }
+  return ok_status();
+}
+
+}  // namespace zinc::gpu

@@ -1,0 +1,140 @@
+#include "backend/simt/host/lowering.h"
+
+#include <algorithm>
+
+namespace zinc::simt::host {
+
+Status Lowering::lower_rope_tables() {
+  for (const RopeTable& table : workspace_.rope_tables()) {
+    const simt::RopeTableParams params{.step = workspace_.step(),
+                                       .frequencies = table.frequencies.device_ptr<const double>(),
+                                       .table = table.table.device_ptr<float>(),
+                                       .n_pairs = table.n_pairs,
+                                       .amplitude = table.amplitude};
+    if (Status s = emit_threads("rope_table", params, int64_t{sizes_.max_tokens} * params.n_pairs); !s.ok()) {
+      return s;
+    }
+  }
+  return ok_status();
+}
+
+Status Lowering::lower(const gpu::EmbedCall& call) {
+  const Node& n = *call.node;
+  const DeviceMatrix* table = weights_.table(info(n.in[0]).name);
+  const simt::EmbedParams params{
+      .step = workspace_.step(), .table = simt_matrix(*table), .out = workspace_.floats(n.out[0])};
+  return emit({"pack", std::string(table->format->name)}, "embed", params, sizes_.max_tokens);
+}
+
+Status Lowering::emit_copy(const gpu::RowCopy& copy, simt::CopyParams& params, int64_t n_elems,
+                           const gpu::Accesses& accesses) {
+  params.from = copy.from ? workspace_.floats(copy.from) : workspace_.hidden_in().device_ptr<const float>();
+  params.row_ids = copy.gathers_output_rows ? workspace_.step().output_rows : nullptr;
+  params.length = copy.length;
+  return emit_threads("copy_parts", params, n_elems, accesses);
+}
+
+Status Lowering::emit_norm(NormKind kind, simt::NormParams& params, int64_t n_vectors, const gpu::Accesses& accesses) {
+  params.is_l2 = kind == NormKind::l2 ? 1 : 0;
+  if (params.width <= simt::kSegmentElems) return emit_warps("norm_heads", params, n_vectors, accesses);
+  return emit({"row_ops", ""}, "norm_rows", params, n_vectors);
+}
+
+Status Lowering::lower(const gpu::QuantizeCall& call) {
+  const simt::QuantizeParams params{.x = workspace_.floats(call.x),
+                                    .out = q8_buffers(call.to, call.x),
+                                    .n_rows = n_rows(call.x),
+                                    .vectors_per_row = static_cast<int>(width(call.x) / call.to.n_in),
+                                    .width = call.to.n_in,
+                                    .q8_block = call.to.block};
+  const int64_t n_segments = ceil_div(call.to.n_in, simt::kSegmentElems);
+  return emit_warps("quantize_rows", params, int64_t{max_rows(call.x)} * params.vectors_per_row * n_segments);
+}
+
+// wgmma_aux, read only by gemm_wgmma, is not written in small steps.
+simt::Q8Activation Lowering::q8_buffers(const gpu::QuantizedActivation& activation, Value v) const {
+  simt::Q8Activation out = workspace_.quantized(activation);
+  if (is_small(v, width(v) / activation.n_in)) out.wgmma_aux = nullptr;
+  return out;
+}
+
+Status Lowering::lower(const gpu::NormResidualCall& call) {
+  simt::NormResidualParams params{};
+  const auto eps = [](const Node* norm) { return norm->as<zinc::NormParams>().eps; };
+  for (const Node* norm : call.norms) {
+    if (!norm) continue;
+    const int i = params.n_normed++;
+    params.x[i] = workspace_.floats(norm->in[0]);
+    params.weights[i] = vector(norm->in[1]);
+    params.eps[i] = eps(norm);
+  }
+  if (call.outer) {
+    params.has_outer = 1;
+    params.outer_weights = vector(call.outer->in[1]);
+    params.outer_eps = eps(call.outer);
+  }
+  const Value sum = call.add->out[0];
+  params.residual = workspace_.floats(call.residual);
+  params.out = workspace_.floats(call.out());
+  params.scale = vector(call.mul ? call.mul->in[1] : Value());
+  params.width = static_cast<int>(width(sum));
+  params.n_rows = n_rows(sum);
+  params.max_rows = max_rows(sum);
+  if (call.second_norm) {
+    params.second_out = workspace_.floats(call.second_norm_mul->out[0]);
+    params.second_norm_weights = vector(call.second_norm->in[1]);
+    params.second_eps = eps(call.second_norm);
+    params.second_factor = call.second_norm_scale->as<ScaleParams>().factor;
+    params.second_weights = vector(call.second_norm_mul->in[1]);
+  }
+  const int64_t n_segments = ceil_div(params.width, simt::kWarps * simt::kSegmentElems);
+  const std::string shape = fmt::format("inline constexpr int kResidualSegments = {};", n_segments);
+  return emit({"norm_residual", "", shape}, "norm_residual", params, is_decode() ? one_per_sm(1) : params.max_rows);
+}
+
+Status Lowering::lower(const gpu::RouteCall& call) {
+  const Node& n = *call.node;
+  const MoeRouteParams& route = n.as<MoeRouteParams>();
+  const simt::RouteParams params{.logits = workspace_.floats(n.in[0]),
+                                 .ids = workspace_.ints(n.out[0]),
+                                 .weights = workspace_.floats(n.out[1]),
+                                 .n_rows = n_rows(n.in[0]),
+                                 .n_experts = static_cast<int>(width(n.in[0])),
+                                 .n_experts_used = static_cast<int>(route.n_used),
+                                 .router_normalization = static_cast<int>(route.weights),
+                                 .routed_scaling_factor = route.scale};
+  if (params.n_experts > simt::kMaxExperts) {
+    return fail(ErrorCode::unsupported, "the cuda backend's {} supports up to {} experts; this model has {}",
+                op_name(n.op), simt::kMaxExperts, params.n_experts);
+  }
+  if (Status s = emit({"moe", ""}, "moe_route", params, max_rows(n.in[0])); !s.ok()) return s;
+  if (is_small(n.in[0], 1)) return ok_status();
+  const simt::SortByExpertParams pairs{.ids = params.ids,
+                                       .n_rows = params.n_rows,
+                                       .n_experts_used = params.n_experts_used,
+                                       .n_experts = params.n_experts,
+                                       .tile_tokens = gemm_tile_tokens(),
+                                       .out = workspace_.expert_tiles()};
+  return emit({"moe", ""}, "moe_sort_by_expert", pairs, 1);
+}
+
+Status Lowering::lower(const gpu::SampleCall& call) {
+  const Node& n = *call.node;
+  const simt::SampleParams params{.step = workspace_.step(),
+                                  .sampling = workspace_.sampling_params(),
+                                  .logits = workspace_.floats(n.in[0]),
+                                  .chunk_best = workspace_.chunk_best(),
+                                  .chunks = workspace_.sample_chunks(),
+                                  .chunk_masses = workspace_.chunk_masses(),
+                                  .best = workspace_.best().device_ptr<float>(),
+                                  .best_id = workspace_.best_id().device_ptr<int>(),
+                                  .sampled = workspace_.sampled().device_ptr<int>(),
+                                  .vocab = static_cast<int>(width(n.in[0]))};
+  const KernelProgram program{"sample", ""};
+  if (Status s = emit(program, "sample_parts", params, simt::kSampleSplits, sizes_.max_outputs); !s.ok()) return s;
+  Launch rows = Launch::of(params);
+  rows.threads = simt::kSampleThreads;
+  return add(program, "sample_rows", rows, sizes_.max_outputs, 1, 1, 0);
+}
+
+}  // namespace zinc::simt::host
