@@ -132,6 +132,9 @@ std::vector<CaseSource> elementwise_cases() {
   add_pairwise(
       "softcap", [](CaseBuilder& m, Value a, Value) { return m.g().softcap(m.g().scale(a, 64), 30); },
       [](double a, double) { return 30 * std::tanh(a * 64 / 30); });
+  add_pairwise(
+      "relu2", [](CaseBuilder& m, Value a, Value) { return m.g().relu2(a); },
+      [](double a, double) { return a > 0 ? a * a : 0; });
   for (const int64_t width : {32, 1}) {
     cases.push_back(
         {fmt::format("mul {}", width), [width](std::string_view name) { return make_mul(name, width, k_f32); }});

@@ -77,6 +77,7 @@ class GraphBuilder {
   Value unary(Op op, Value x, OpParams params = {});  // REQUIRES: one of kUnaryOps
   Value scale(Value x, float factor) { return unary(Op::scale, x, ScaleParams{factor}); }
   Value softcap(Value x, float cap);
+  Value relu2(Value x) { return unary(Op::relu2, x); }
   Value view(Value x, const Shape& shape);
   Value heads(Value x, int64_t n_heads);  // [T, n] -> [T, n_heads, n / n_heads]
   Value flatten(Value x);                 // [T, a, b] -> [T, a*b]

@@ -26,6 +26,7 @@ OP(mul)          // x, weight [inner] or [1] -> x's shape
 
 UNARY_OP(scale)    // x -> x * factor
 UNARY_OP(softcap)  // x -> cap * tanh(x / cap)
+UNARY_OP(relu2)    // x -> max(x, 0)^2: squared ReLU
 
 OP(view)    // x -> same elements, other inner shape
 OP(slice)   // x [.., n] -> [.., length]: part of each innermost row

@@ -134,6 +134,8 @@ KernelKind kind_of(const Matcher& m, const Node& n) {
       return ElementwiseCall{&n, kScale};
     case Op::softcap:
       return ElementwiseCall{&n, kSoftcap};
+    case Op::relu2:
+      return ElementwiseCall{&n, kRelu2};
     case Op::view:        // shares the memory of its input
     case Op::linear:      // match_matmuls takes all
     case Op::moe_linear:  // likewise

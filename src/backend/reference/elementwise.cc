@@ -82,6 +82,13 @@ void run_softcap(const Node& node, const StepState& step) {
                          [=](float x) { return cap * std::tanh(x / cap); });
 }
 
+void run_relu2(const Node& node, const StepState& step) {
+  std::ranges::transform(step.f32(node.in[0]), step.f32(node.out[0]).begin(), [](float x) {
+    const float positive = std::max(x, 0.0f);
+    return positive * positive;
+  });
+}
+
 void run_view(const Node&, const StepState&) {}  // shares the memory of its input
 
 void run_slice(const Node& node, const StepState& step) {

@@ -124,6 +124,7 @@ ZINC_KERNEL elementwise(ElementwiseParams p) {
   if (p.op == kMul) p.out[i] = a * p.b[i % p.b_width];
   if (p.op == kScale) p.out[i] = a * p.factor;
   if (p.op == kSoftcap) p.out[i] = p.factor * tanhf(a / p.factor);
+  if (p.op == kRelu2) p.out[i] = fmaxf(a, 0.0f) * fmaxf(a, 0.0f);
 }
 
 ZINC_KERNEL copy_parts(CopyParams p) {

@@ -64,6 +64,11 @@ template <>
 F unary_of<Op::softcap>(F x, F cap) {
   return f_softcap(x, cap);
 }
+template <>
+F unary_of<Op::relu2>(F x, F) {
+  const F positive = f_max(x, f_zero());
+  return f_mul(positive, positive);
+}
 
 template <Op op>
 void apply_unary(const float* x, float factor, size_t n, float* out) {

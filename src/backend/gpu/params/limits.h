@@ -41,7 +41,7 @@ enum RouterWeights : int {
   kSoftmaxOfSelected = 2
 };
 
-enum Elementwise : int { kAdd = 0, kMul = 1, kScale = 2, kSoftcap = 3 };
+enum Elementwise : int { kAdd = 0, kMul = 1, kScale = 2, kSoftcap = 3, kRelu2 = 4 };
 
 // Index of HeadInput parts.
 enum QkvIndex : int { kQuery = 0, kKey = 1, kValue = 2 };

@@ -1,4 +1,4 @@
-// Add, multiply, scale, softcap. One thread per element.
+// Add, multiply, scale, softcap, squared ReLU. One thread per element.
 #version 460
 #include "memory.glsl"
 #include "backend/vulkan/params/row_ops.h"
@@ -16,6 +16,8 @@ void main() {
     x = x * Floats(p.b).data[i % p.b_width];
   } else if (p.op == kScale) {
     x = x * p.factor;
+  } else if (p.op == kRelu2) {
+    x = max(x, 0.0) * max(x, 0.0);
   } else {
     x = p.factor * bounded_tanh(x / p.factor);
   }
