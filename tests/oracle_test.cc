@@ -144,6 +144,7 @@ PromptResult run_prompt(const ModelInstance& model, const Oracle& oracle, const 
   const std::vector<TokenId> greedy = tokens_of(exact.at("greedy"));
   Result<Sequence> sequence = Sequence::create(model, {.context = 256, .chunk_tokens = 32});
   EXPECT_TRUE(sequence.ok()) << sequence.error().message;
+  EXPECT_TRUE(sequence.value().wait_until_prepared().ok());
   PromptResult result;
   Result<std::span<float>> logits = sequence.value().feed(tokens);
   result.logits = compare(logits.value(), oracle.floats(exact.at("logits")));

@@ -98,6 +98,7 @@ std::vector<TinyModel> make_tiny_models() {
       {"qwen3", "qwen3", dense(2), {kOutput}},
       {"qwen3moe", "qwen3moe", transformer(2, kExperts)},
       {"smollm3", "smollm3", dense(4)},
+      {"arcee", "arcee", dense(2), {{"rope_freqs.weight", {16}}, kOutput}},
       {"gemma3", "gemma3",
        dense(3, {{"attention.sliding_window", kWindow, false},
                  {"attention.sliding_window_pattern", 3u, false},
