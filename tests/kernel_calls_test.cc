@@ -44,7 +44,7 @@ std::string cuda_step(const Model& model, const Graph& graph, const gpu::StepCla
   using namespace simt::host;
   const DeviceLimits h200{
       .name = "H200", .major = 9, .minor = 0, .n_sms = 132, .max_shared_bytes = 232448, .has_clusters = true};
-  Layout layout(model, kernel_formats());
+  Layout layout(model, kernel_formats("cuda"));
   const Bucket bucket = bucket_of(sizes, kBucket);
   const auto workspace =
       std::move(Workspace::allocate(graph, *layout.weights, *layout.cache, layout.device, h200, bucket).value());

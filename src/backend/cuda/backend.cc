@@ -9,7 +9,6 @@
 #include "backend/cuda/weights.h"
 #include "backend/gpu/gpu_backend.h"
 #include "backend/gpu/nvidia_clock.h"
-#include "backend/simt/host/lowering.h"
 
 namespace zinc {
 namespace cuda {
@@ -78,7 +77,7 @@ Result<std::unique_ptr<Backend>> open_device(std::string_view number, int n_thre
   return open_gpu(ordinal, n_threads);
 }
 
-const std::vector<std::string_view> kKvFormatNames = gpu::names_of(simt::host::kernel_formats().kv_formats);
+const std::vector<std::string_view> kKvFormatNames = gpu::names_of(kernel_formats().kv_formats);
 
 bool has_panels(const Format& format) {
   return gpu::find_panel_format(format.name) && simt::host::has_format(format.name);
@@ -102,7 +101,7 @@ extern const BackendInfo k_backend_cuda = {.name = "cuda",
                                            .has_packed_kernel = cuda::has_panels,
                                            .dequantized_bits = 16,
                                            .devices = cuda::devices,
-                                           .step_kernels = simt::host::step_kernels,
+                                           .step_kernels = cuda::step_kernels,
                                            .open_device = cuda::open_device};
 
 }  // namespace zinc

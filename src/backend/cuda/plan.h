@@ -8,10 +8,10 @@
 #include "backend/cuda/device.h"
 #include "backend/cuda/weights.h"
 #include "backend/gpu/plan.h"
+#include "backend/step_kernels.h"
 
 namespace zinc::cuda {
 
-using simt::host::kernel_formats;
 using simt::host::Workspace;
 
 class CudaPlan final : public gpu::StepPlan {
@@ -45,5 +45,8 @@ class CudaPlan final : public gpu::StepPlan {
   std::vector<std::vector<StepGraph>> graphs_;  // per step class: one, or one per in-flight step, which has own events
   std::array<Event, kMaxInFlight> done_ = {};   // recorded after a step's last copy
 };
+
+// The kernels of a step on a GPU that need not be present (BackendInfo::step_kernels).
+Result<StepKernels> step_kernels(std::string_view gpu, const Graph& graph, const BatchShape& step);
 
 }  // namespace zinc::cuda

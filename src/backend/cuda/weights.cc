@@ -56,7 +56,7 @@ class Staging {
 class Uploader final : public gpu::WeightUploader {
  public:
   Uploader(Device& device, ThreadPool& threads) : device_(device), threads_(threads), staging_(device) {}
-  gpu::KernelFormats formats() const override { return simt::host::kernel_formats(); }
+  gpu::KernelFormats formats() const override { return kernel_formats(); }
   size_t staging_bytes() const override { return kWeightStagingBytes; }
 
   Status upload_matrix(const gpu::WeightRows& rows, const gpu::DeviceMatrix& matrix,

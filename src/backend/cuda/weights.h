@@ -9,6 +9,8 @@
 
 namespace zinc::cuda {
 
+inline gpu::KernelFormats kernel_formats() { return simt::host::kernel_formats("cuda"); }
+
 inline constexpr size_t kWeightStagingBytes = size_t{128} << 20;  // of device memory, and the same of the host's
 
 Result<std::unique_ptr<gpu::Weights>> upload_weights(std::span<const Graph* const> graphs, Device& device,

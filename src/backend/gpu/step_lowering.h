@@ -3,8 +3,9 @@
 // in common. The parameter structs of the backends have the same field names; an address is a pointer in CUDA C++ and
 // an integer in GLSL.
 //
-// `Kernels` names the backend, its workspace, its parameter structs and the conversion of a matrix. `Self` lowers the
+// `Kernels` names the workspace of a backend, its parameter structs and the conversion of a matrix. `Self` lowers the
 // other calls, and has:
+//   device_name()                                      for errors
 //   n_rows(Value)                                      the number of rows of a value, as its kernels read it
 //   fill_q8(QuantizedActivation, Value, params)        addresses of a quantized activation
 //   fill_rope(const Node&, params)                     a RoPE table
@@ -255,9 +256,9 @@ class StepLowering {
     params.n_taps = static_cast<int>(width(n.in[1]) / width(n.in[0]));
   }
   template <class Params>
-  static Status check_conv(const Params& params) {
+  Status check_conv(const Params& params) const {
     if (params.n_taps <= kMaxTaps) return ok_status();
-    return fail(ErrorCode::unsupported, "the {} backend's {} supports up to {} taps; this model has {}", Kernels::kName,
+    return fail(ErrorCode::unsupported, "{}: {} supports up to {} taps; this model has {}", self().device_name(),
                 op_name(Op::short_conv), kMaxTaps, params.n_taps);
   }
 
@@ -282,11 +283,11 @@ class StepLowering {
     params.q_scale = delta.q_scale;
   }
   template <class Params>
-  static Status check_delta(const Params& params) {
+  Status check_delta(const Params& params) const {
     constexpr int kMaxKeyDim = 256;
     if (params.k_dim <= kMaxKeyDim) return ok_status();
-    return fail(ErrorCode::unsupported, "the {} backend's {} supports key dimensions up to {}; this model has {}",
-                Kernels::kName, op_name(Op::delta_net), kMaxKeyDim, params.k_dim);
+    return fail(ErrorCode::unsupported, "{}: {} supports key dimensions up to {}; this model has {}",
+                self().device_name(), op_name(Op::delta_net), kMaxKeyDim, params.k_dim);
   }
 
   // ---- the step ----

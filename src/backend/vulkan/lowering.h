@@ -61,7 +61,6 @@ Result<AttentionShape> attention_shape(const Capabilities& device, const Attenti
 bool has_planes(const Capabilities& device, const PanelFormat& format, int warp_rows);
 
 struct ShaderKernels {  // for gpu::StepLowering
-  static constexpr std::string_view kName = "vulkan";
   using Workspace = vulkan::Workspace;
   using Norm = shader::NormParams;
   using Rope = shader::RopeParams;
@@ -85,6 +84,7 @@ class Lowering final : public gpu::StepLowering<Lowering, ShaderKernels> {
   friend class gpu::StepLowering<Lowering, ShaderKernels>;
   bool is_decode() const { return sizes_.max_tokens == 1; }
 
+  const std::string& device_name() const { return device_.name; }
   using StepLowering::lower;
   Status lower(const gpu::EmbedCall& call);
   Status lower(const gpu::QuantizeCall& call);

@@ -153,9 +153,8 @@ Status Lowering::lower(const gpu::RouteCall& call) {
   const shader::RouteParams params{.route = route_of(n), .n_rows = n_rows(n.in[0])};
   const Route& route = params.route;
   if (route.n_experts > kMaxExperts || route.n_experts_used > kMaxExpertsUsed) {
-    return fail(ErrorCode::unsupported,
-                "the vulkan backend's {} supports up to {} experts, {} per token; this model has {} and {}",
-                op_name(n.op), kMaxExperts, kMaxExpertsUsed, route.n_experts, route.n_experts_used);
+    return fail(ErrorCode::unsupported, "{}: {} supports up to {} experts, {} per token; this model has {} and {}",
+                device_.name, op_name(n.op), kMaxExperts, kMaxExpertsUsed, route.n_experts, route.n_experts_used);
   }
   if (Status s = emit({"moe_route", {{kSpecRouteCapacity, static_cast<int>(ceil_div(route.n_experts, 32) * 32)}}},
                       params, {max_rows(n.in[0])}, {{range_of(n.in[0])}, {range_of(n.out[0]), range_of(n.out[1])}});

@@ -9,6 +9,7 @@ Result<StepKernels> step_kernels(std::string_view name, const Graph& graph, cons
     return fail(ErrorCode::invalid_input, "unknown GPU '{}'; known: vulkan:h200", name);
   }
   Capabilities h200;
+  h200.name = "H200, Vulkan";
   h200.vendor_id = 0x10DE;
   h200.n_multiprocessors = 132;
   h200.coopmat_k = 32;
@@ -23,7 +24,7 @@ Result<StepKernels> step_kernels(std::string_view name, const Graph& graph, cons
   for (const Dispatch& dispatch : program.dispatches) {
     lister.add(dispatch.call, {dispatch.kernel.module, gpu::grid_text(dispatch.grid) + " workgroups"});
   }
-  return lister.finish("H200, Vulkan");
+  return lister.finish(h200.name);
 }
 
 }  // namespace zinc::vulkan

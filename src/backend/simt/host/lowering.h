@@ -11,7 +11,6 @@
 #include "backend/gpu/step_lowering.h"
 #include "backend/simt/host/gemv_schedule.h"
 #include "backend/simt/host/workspace.h"
-#include "backend/step_kernels.h"
 
 namespace zinc::simt::host {
 
@@ -20,7 +19,6 @@ namespace zinc::simt::host {
 void place_shared_memory(std::span<KernelCall> calls, int n_sms);
 
 struct SimtKernels {  // for gpu::StepLowering
-  static constexpr std::string_view kName = "cuda";
   using Workspace = host::Workspace;
   using Norm = simt::NormParams;
   using Rope = simt::RopeParams;
@@ -41,6 +39,7 @@ class Lowering final : public gpu::StepLowering<Lowering, SimtKernels> {
 
  private:
   friend class gpu::StepLowering<Lowering, SimtKernels>;
+  const std::string& device_name() const { return device_.name; }
   using StepLowering::lower;
   Status lower(const gpu::EmbedCall& call);
   Status lower(const gpu::QuantizeCall& call);
@@ -81,7 +80,7 @@ class Lowering final : public gpu::StepLowering<Lowering, SimtKernels> {
   GemvRouting gemv_routing(const Node& route, int n_used) const;
 
   simt::LinearParams linear_params(const gpu::MatmulCall& call) const;
-  Status lower_cuda_cores(const gpu::MatmulCall& call, simt::LinearParams params, int n_rows);
+  Status lower_simt_cores(const gpu::MatmulCall& call, simt::LinearParams params, int n_rows);
   Status lower_tensor_cores(const gpu::MatmulCall& call, simt::LinearParams params, int n_rows);
   Status lower_float_gemm(const gpu::MatmulCall& call, const simt::LinearParams& params, int n_rows);
   simt::Q8Activation q8_buffers(const gpu::QuantizedActivation& activation, Value v) const;
@@ -151,8 +150,5 @@ class Lowering final : public gpu::StepLowering<Lowering, SimtKernels> {
   };
   std::optional<LateTrigger> late_trigger_;
 };
-
-// The kernels of a step on a GPU that need not be present (BackendInfo::step_kernels).
-Result<StepKernels> step_kernels(std::string_view gpu, const Graph& graph, const BatchShape& step);
 
 }  // namespace zinc::simt::host

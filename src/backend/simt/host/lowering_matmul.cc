@@ -38,10 +38,10 @@ Status Lowering::lower(const gpu::MatmulCall& call) {
   if (!small && !call.has_experts() && format.q8_block == 0) return lower_float_gemm(call, params, rows);
   const bool on_tensor_cores = !small && format.q8_block > 0 && device_.has_tensor_cores() &&
                                gemm_shared_bytes(format) <= static_cast<size_t>(device_.max_shared_bytes);
-  return on_tensor_cores ? lower_tensor_cores(call, params, rows) : lower_cuda_cores(call, params, rows);
+  return on_tensor_cores ? lower_tensor_cores(call, params, rows) : lower_simt_cores(call, params, rows);
 }
 
-Status Lowering::lower_cuda_cores(const gpu::MatmulCall& call, simt::LinearParams params, int n_rows) {
+Status Lowering::lower_simt_cores(const gpu::MatmulCall& call, simt::LinearParams params, int n_rows) {
   struct Tile {
     const char* kernel;
     int n_rows;

@@ -104,7 +104,7 @@ Status Lowering::lower(const gpu::RouteCall& call) {
                                  .router_normalization = static_cast<int>(route.weights),
                                  .routed_scaling_factor = route.scale};
   if (params.n_experts > simt::kMaxExperts) {
-    return fail(ErrorCode::unsupported, "the cuda backend's {} supports up to {} experts; this model has {}",
+    return fail(ErrorCode::unsupported, "{}: {} supports up to {} experts; this model has {}", device_.name,
                 op_name(n.op), simt::kMaxExperts, params.n_experts);
   }
   if (Status s = emit({"moe", ""}, "moe_route", params, max_rows(n.in[0])); !s.ok()) return s;

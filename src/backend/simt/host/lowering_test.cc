@@ -5,7 +5,7 @@
 namespace zinc::simt::host {
 namespace {
 
-TEST(CudaSharedMemory, blocks_of_two_consecutive_launches_fit_on_an_sm_and_not_two_of_a_full_launch) {
+TEST(SimtSharedMemory, blocks_of_two_consecutive_launches_fit_on_an_sm_and_not_two_of_a_full_launch) {
   constexpr int kSms = 4;
   constexpr unsigned kSmBytes = 228 << 10, kReserved = 1 << 10;  // of an H200; reserved per block
   std::vector<KernelCall> calls(5);
@@ -23,12 +23,12 @@ TEST(CudaSharedMemory, blocks_of_two_consecutive_launches_fit_on_an_sm_and_not_t
   EXPECT_EQ(calls[4].launch.shared_bytes, 100u << 10) << "what a kernel needs is not lowered";
 }
 
-TEST(CudaKernels, exist_for_every_panel_format) {
+TEST(SimtKernels, exist_for_every_panel_format) {
   for (const PanelFormat* const* f = gpu::kPanelFormats; *f; ++f) EXPECT_TRUE(has_format((*f)->name)) << (*f)->name;
   EXPECT_FALSE(has_format("q9_9"));
 }
 
-TEST(CudaKernels, a_shape_is_written_in_the_order_of_its_fields) {
+TEST(SimtKernels, a_shape_is_written_in_the_order_of_its_fields) {
   const simt::AttentionMmaShape shape{.n_warps = 4, .n_sets = 1};
   EXPECT_EQ(shape_definition("AttentionMmaShape", shape), "inline constexpr AttentionMmaShape kShape = {4, 1};");
 }

@@ -46,10 +46,9 @@ gpu::KernelLimits kernel_limits(const DeviceLimits& device) {
 
 }  // namespace
 
-const gpu::KernelFormats& kernel_formats() {
+gpu::KernelFormats kernel_formats(std::string_view backend) {
   static const std::vector<gpu::KvFormat> kKvFormats = gpu::kv_formats_of(kv_format_names());
-  static const gpu::KernelFormats kFormats{.backend = "cuda", .has_panels = has_format, .kv_formats = kKvFormats};
-  return kFormats;
+  return {.backend = backend, .has_panels = has_format, .kv_formats = kKvFormats};
 }
 
 bool has_decode_kernels(const DeviceLimits& device) {

@@ -14,7 +14,8 @@ using gpu::Buffer;
 using gpu::DeviceMatrix;
 using gpu::PanelFormat;
 
-const gpu::KernelFormats& kernel_formats();  // the files of backend/simt/format and kv_format
+// The files of backend/simt/format and kv_format. `backend`: its name, for errors.
+gpu::KernelFormats kernel_formats(std::string_view backend);
 simt::Matrix simt_matrix(const DeviceMatrix& matrix);
 simt::KvLayer simt_kv_layer(const gpu::KvLayer& layer);
 // The fused gemv kernel of batch-1 decode and its prologues need bulk copies and shared memory for the pipelines of two

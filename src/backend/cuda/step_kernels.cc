@@ -1,10 +1,11 @@
 #include <algorithm>
 #include <array>
 
+#include "backend/cuda/plan.h"
 #include "backend/gpu/step_layout.h"
 #include "backend/simt/host/lowering.h"
 
-namespace zinc::simt::host {
+namespace zinc::cuda {
 namespace {
 
 // GPUs whose kernels can be listed without one: limits and, for the matmuls' int8, peaks of their data sheets.
@@ -38,7 +39,7 @@ Result<StepKernels> step_kernels(std::string_view name, const Graph& graph, cons
   ZINC_TRY(layout, gpu::StepLayout::make(graph, step, kernel_formats()));
   ZINC_TRY(workspace,
            Workspace::allocate(graph, *layout->weights, *layout->cache, layout->device, gpu->limits, layout->bucket));
-  ZINC_TRY(calls, Lowering(graph, *layout->weights, *layout->cache, gpu->limits, *workspace).run());
+  ZINC_TRY(calls, simt::host::Lowering(graph, *layout->weights, *layout->cache, gpu->limits, *workspace).run());
   gpu::KernelLister lister(graph, workspace->uses(), cost_graph(graph, step, gpu->peaks));
   for (const KernelCall& call : calls) {
     const Launch& launch = call.launch;
@@ -48,4 +49,4 @@ Result<StepKernels> step_kernels(std::string_view name, const Graph& graph, cons
   return lister.finish(gpu->limits.name);
 }
 
-}  // namespace zinc::simt::host
+}  // namespace zinc::cuda
