@@ -68,13 +68,14 @@ Status Lowering::add(KernelKey key, std::span<const std::byte> params, const Siz
 // Specializes a kernel for counter-based synchronization, where the device starts workgroups in order. The warm-up pass
 // is used if all workgroups can start while the previous dispatch batch still runs: at most one per multiprocessor.
 KernelKey Lowering::with_counter_sync(KernelKey key, int64_t n_workgroups) const {
-  if (!is_decode() || !starts_in_order_) return key;
+  if (workspace_.sync_counters().size() == 0 || !starts_in_order_) return key;
   key.constants.emplace_back(kSpecWarmUp, n_workgroups <= multiprocessors_of(device_) ? 1 : 0);
   key.constants.push_back(kSignalsDone);
   return key;
 }
 
-void replace_barriers_by_counters(Program& program, Address counters) {
+void replace_barriers_by_counters(Program& program, const Buffer& counters) {
+  if (counters.size() == 0) return;
   struct DispatchBatch {
     size_t begin, end;
     bool can_signal = true;
@@ -89,7 +90,8 @@ void replace_barriers_by_counters(Program& program, Address counters) {
     batch.can_signal = batch.can_signal && dispatches[i].n_arrivals > 0;
     batch.n_arrivals += dispatches[i].n_arrivals;
   }
-  const auto counter = [&](size_t b) { return counters + b * kCounterBytes; };
+  ZINC_CHECK(batches.size() * kCounterBytes <= counters.size());
+  const auto counter = [&](size_t b) { return counters.address() + b * kCounterBytes; };
   for (size_t b = 0; b < batches.size(); ++b) {
     CounterSync sync{0, counter(b), 0, 0};
     if (b > 0 && batches[b].can_signal && batches[b - 1].can_signal) {
@@ -107,7 +109,7 @@ void replace_barriers_by_counters(Program& program, Address counters) {
 Result<Program> Lowering::run() {
   if (Status s = lower_calls(); !s.ok()) return s.error();
   insert_barriers(program_.dispatches);
-  replace_barriers_by_counters(program_, workspace_.sync_counters().address());
+  replace_barriers_by_counters(program_, workspace_.sync_counters());
   return std::move(program_);
 }
 

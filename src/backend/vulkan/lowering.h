@@ -36,9 +36,9 @@ struct Program {
 // an earlier one since the last barrier wrote, or writes what it read.
 void insert_barriers(std::span<Dispatch> dispatches);
 // Dispatches between two barriers are a batch. If all dispatches of two consecutive batches can count their workgroups,
-// the barrier between them is replaced: the second batch polls the first batch's counter. `counters`: address of
-// kCounterBytes per batch.
-void replace_barriers_by_counters(Program& program, Address counters);
+// the barrier between them is replaced: the second batch polls the first batch's counter. `counters`: kCounterBytes per
+// batch, which no other program uses; empty: no dispatch counts.
+void replace_barriers_by_counters(Program& program, const Buffer& counters);
 
 struct AttentionSize {
   int k_dim = 0, v_dim = 0;
@@ -82,8 +82,6 @@ class Lowering final : public gpu::StepLowering<Lowering, ShaderKernels> {
 
  private:
   friend class gpu::StepLowering<Lowering, ShaderKernels>;
-  bool is_decode() const { return sizes_.max_tokens == 1; }
-
   const std::string& device_name() const { return device_.name; }
   using StepLowering::lower;
   Status lower(const gpu::EmbedCall& call);

@@ -3,7 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+
+#include "backend/gpu/plan_memory.h"
+#include "backend/gpu/step_layout.h"
+#include "graph/graph_builder.h"
+#include "tests/support/weight_set.h"
 
 namespace zinc::vulkan {
 namespace {
@@ -49,6 +55,9 @@ Program chain(int arrivals_of_last) {
   return program;
 }
 
+constexpr Address kCounters = 4096;
+Buffer counters() { return Buffer(nullptr, kCounters, nullptr, 3 * kCounterBytes); }
+
 CounterSync sync_of(const Program& program, size_t i) {
   CounterSync sync;
   std::memcpy(&sync, program.params.data() + program.dispatches[i].params_offset, sizeof(sync));
@@ -56,9 +65,8 @@ CounterSync sync_of(const Program& program, size_t i) {
 }
 
 TEST(VulkanCounters, replace_barriers_between_batches_that_all_count_their_workgroups) {
-  constexpr Address kCounters = 4096;
   Program program = chain(1);
-  replace_barriers_by_counters(program, kCounters);
+  replace_barriers_by_counters(program, counters());
   EXPECT_EQ(barriers_of(program.dispatches), (std::vector<bool>{false, false, false, false}));
   EXPECT_EQ(sync_of(program, 0).producer_counter, 0u);
   EXPECT_EQ(sync_of(program, 1).producer_counter, kCounters);
@@ -69,9 +77,45 @@ TEST(VulkanCounters, replace_barriers_between_batches_that_all_count_their_workg
 
 TEST(VulkanCounters, keep_the_barrier_before_a_dispatch_that_cannot_wait) {
   Program program = chain(0);
-  replace_barriers_by_counters(program, 4096);
+  replace_barriers_by_counters(program, counters());
   EXPECT_EQ(barriers_of(program.dispatches), (std::vector<bool>{false, false, false, true}));
   EXPECT_EQ(sync_of(program, 3).own_counter, 0u) << "its parameters have no CounterSync";
+}
+
+// The step classes of a plan share their workspaces' memory. A counter's expected value is the number of steps of its
+// class, so two classes that count in the same memory would wait for each other's workgroups.
+TEST(VulkanCounters, belong_to_the_only_class_of_one_token) {
+  WeightSet set;
+  set.add("table", {64, 64}, k_f16);
+  GraphBuilder g("counters", set.source());
+  const Value table = g.weight("table", {64, 64});
+  g.logits(g.linear(g.rows(g.embed(table)), table));
+  const Graph graph = std::move(g.finish().value());
+  const auto layout = std::move(gpu::StepLayout::make(graph, BatchShape{}, kernel_formats()).value());
+  Capabilities nvidia;
+  nvidia.vendor_id = 0x10DE;
+  for (const int max_seqs : {1, 2, 16}) {
+    const Bucket bucket{.max_tokens = 64, .max_seqs = max_seqs, .max_outputs = 16};
+    const auto memory = std::move(
+        gpu::PlanMemory::allocate(
+            graph, bucket, layout->device,
+            [&](gpu::Device& device, const Bucket& sizes) -> Result<std::unique_ptr<gpu::Workspace>> {
+              ZINC_TRY(workspace, Workspace::allocate(graph, *layout->weights, *layout->cache, device, nvidia, sizes));
+              return std::unique_ptr<gpu::Workspace>(std::move(workspace));
+            })
+            .value());
+    int n_counting = 0;
+    for (size_t i = 0; i < memory->classes().size(); ++i) {
+      const auto& workspace = static_cast<const Workspace&>(memory->workspace(i));
+      const Program program = std::move(
+          Lowering(graph, *layout->weights, *layout->cache, nvidia, /*starts_in_order=*/true, workspace).run().value());
+      const bool counts = std::ranges::any_of(program.dispatches, [](const Dispatch& d) { return d.n_arrivals > 0; });
+      EXPECT_EQ(counts, memory->classes()[i].max_tokens == 1) << "class " << i;
+      EXPECT_EQ(workspace.sync_counters().size() > 0, counts) << "class " << i;
+      n_counting += counts ? 1 : 0;
+    }
+    EXPECT_EQ(n_counting, 1) << max_seqs << " sequences";
+  }
 }
 
 }  // namespace

@@ -81,7 +81,9 @@ Result<std::unique_ptr<Workspace>> Workspace::allocate(const Graph& graph, const
                                       .counts_rows = true};
   std::unique_ptr<Workspace> workspace(new Workspace(graph, weights, cache, bucket, options));
   if (Status s = workspace->allocate_buffers(device); !s.ok()) return s.error();
-  const size_t counter_bytes = 4 * graph.nodes().size() * kCounterBytes;
+  // For steps of one token only, of which a plan has one class: counters are never reset, so a second class would have
+  // to count in the same steps.
+  const size_t counter_bytes = bucket.max_tokens == 1 ? 4 * graph.nodes().size() * kCounterBytes : 0;
   if (Status s = allocate_buffer(device, workspace->sync_counters_, counter_bytes, "synchronization counters");
       !s.ok()) {
     return s.error();

@@ -40,7 +40,8 @@ class Workspace final : public gpu::Workspace {
 
   Q8Activation q8(const gpu::QuantizedActivation& activation) const;
   const RopeBuffers& rope_buffers(const Node& rope) const { return rope_buffers_[rope_index(rope)]; }
-  const Buffer& sync_counters() const { return sync_counters_; }  // kCounterBytes per dispatch batch
+  // kCounterBytes per dispatch batch; empty: steps of several tokens, which use barriers.
+  const Buffer& sync_counters() const { return sync_counters_; }
 
  private:
   Workspace(const Graph& graph, const gpu::Weights& weights, const gpu::Cache& cache, const Bucket& bucket,
