@@ -81,6 +81,7 @@ class StepTest : public testing::TestWithParam<Subject> {
 class RecurrentStepTest : public StepTest {};
 class SlidingStepTest : public StepTest {};
 class DraftStepTest : public StepTest {};
+class StepClassTest : public StepTest {};  // of GPUs
 
 TEST_P(StepTest, logits_differ_from_row_to_row_and_are_finite) {
   const Logits logits = run_alone(model(), random_tokens(80, 1));
@@ -406,6 +407,50 @@ TEST_P(DraftStepTest, the_draft_graph_shares_pages_with_the_trunk_for_any_chunk_
                tail(run_alone(model(), tokens), 40));  // the trunk's cache is unchanged
 }
 
+// Until its class is prepared, and if that fails, a step runs in a larger one (gpu::StepPlan).
+TEST_P(StepClassTest, a_step_in_a_larger_class_gives_the_same_logits) {
+  const std::vector<TokenId> tokens = random_tokens(33, 41);
+  const auto in_classes_from = [&](int min_class_tokens) {
+    StepRunner runner(model(), StepRunner::PageOrder::ascending, k_f16, min_class_tokens);
+    TestSequence sequence = runner.new_sequence(2);
+    Logits out;
+    size_t at = 0;
+    for (const size_t n : {1u, 3u, 20u, 8u, 1u}) {
+      const std::vector<SequenceTokens> step = {{&sequence, static_cast<int32_t>(at), part(tokens, at, at + n)}};
+      append(out, runner.step(step)[0].logits);
+      at += n;
+    }
+    return out;
+  };
+  const Logits in_own_classes = in_classes_from(1);
+  for (const int min_class_tokens : {32, StepRunner::kMaxTokens}) {
+    SCOPED_TRACE(min_class_tokens);
+    expect_equal(in_classes_from(min_class_tokens), in_own_classes);
+  }
+}
+
+// The classes of a plan share their memory.
+TEST_P(StepClassTest, steps_of_two_classes_in_flight_do_not_affect_each_other) {
+  constexpr size_t kSteps = 8, kChunk = 5;  // of each sequence
+  const std::vector<TokenId> a = random_tokens(kSteps, 42), b = random_tokens(kSteps * kChunk, 43);
+  StepRunner runner(model());
+  TestSequence sa = runner.new_sequence(0), sb = runner.new_sequence(3);
+  Logits got_a, got_b;
+  const auto wait_into = [&](Logits& out) {
+    const StepOutput step = runner.wait();
+    out.insert(out.end(), step.logits.begin(), step.logits.end());
+  };
+  for (size_t i = 0; i < kSteps; ++i) {
+    runner.start({{&sa, static_cast<int32_t>(i), {a[i]}}});
+    if (i > 0) wait_into(got_b);
+    runner.start({{&sb, static_cast<int32_t>(i * kChunk), part(b, i * kChunk, (i + 1) * kChunk)}});
+    wait_into(got_a);
+  }
+  wait_into(got_b);
+  expect_equal(got_a, run_alone(model(), a));
+  expect_equal(got_b, run_alone(model(), b));
+}
+
 bool has_state(const Model& model) { return state_bytes(model.caches) > 0; }
 bool slides(const Model& model) { return page_groups(model.caches).back().window > 0; }
 bool drafts(const Model& model) { return model.draft.has_value(); }
@@ -431,6 +476,11 @@ std::vector<Subject> models_that(bool (*fits)(const Model&)) {
   }
   return subjects;
 }
+std::vector<Subject> models_on_gpus() {
+  std::vector<Subject> subjects = models_that([](const Model&) { return true; });
+  std::erase_if(subjects, [](const Subject& s) { return !find_backend(s.backend).value()->step_kernels; });
+  return subjects;
+}
 std::vector<Subject> all_models() {
   return models_that([](const Model&) { return true; });
 }
@@ -446,6 +496,8 @@ INSTANTIATE_TEST_SUITE_P(TinyModels, StepTest, testing::ValuesIn(all_models()), 
 INSTANTIATE_TEST_SUITE_P(TinyModels, RecurrentStepTest, testing::ValuesIn(models_that(has_state)), test_name);
 INSTANTIATE_TEST_SUITE_P(TinyModels, SlidingStepTest, testing::ValuesIn(models_that(slides)), test_name);
 INSTANTIATE_TEST_SUITE_P(TinyModels, DraftStepTest, testing::ValuesIn(models_that(drafts)), test_name);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(StepClassTest);  // without a GPU, emulated or on the CPU
+INSTANTIATE_TEST_SUITE_P(TinyModels, StepClassTest, testing::ValuesIn(models_on_gpus()), test_name);
 
 }  // namespace
 }  // namespace zinc

@@ -17,6 +17,7 @@ namespace zinc {
 
 struct Bucket {
   int max_tokens = 1, max_seqs = 1, max_outputs = 1;
+  int min_class_tokens = 1;   // no step classes of fewer tokens: for tests, costs time
   bool keep_values = false;   // Plan::value can read every value: for tests and tools, costs memory
   bool time_kernels = false;  // Plan::kernel_times: for traces and tools, launches kernels one by one
 };

@@ -52,7 +52,7 @@ std::vector<TokenId> random_tokens(size_t n, uint32_t seed) {
   return tokens;
 }
 
-StepRunner::StepRunner(const LoadedModel& model, PageOrder order, const Format& kv_format)
+StepRunner::StepRunner(const LoadedModel& model, PageOrder order, const Format& kv_format, int min_class_tokens)
     : groups_(page_groups(model.model().caches)) {
   const int scan_chunk_tokens = model.backend_info().scan_chunk_tokens;
   if (scan_chunk_tokens > 1 && state_bytes(model.model().caches) > 0)
@@ -68,7 +68,8 @@ StepRunner::StepRunner(const LoadedModel& model, PageOrder order, const Format& 
       .n_pages = std::vector<int>(groups_.size(), kPages), .n_slots = kSlots, .kv_format = &kv_format};
   Backend& backend = model.backend();
   cache_ = std::move(backend.allocate_cache(model.model().caches, sizes).value());
-  const Bucket bucket{.max_tokens = kMaxTokens, .max_seqs = kSlots, .max_outputs = kMaxTokens};
+  const Bucket bucket{
+      .max_tokens = kMaxTokens, .max_seqs = kSlots, .max_outputs = kMaxTokens, .min_class_tokens = min_class_tokens};
   const auto compile = [&](const Graph& graph) {  // each step runs its own class
     std::unique_ptr<Plan> plan = std::move(backend.compile(graph, model.weights(), *cache_, bucket).value());
     ZINC_CHECK(plan->wait_until_prepared().ok());

@@ -54,9 +54,9 @@ struct SequenceOutput {
 class StepRunner {
  public:
   enum class PageOrder { ascending, shuffled };
-  // All sequences together may use 40 pages per group.
-  explicit StepRunner(const LoadedModel& model, PageOrder order = PageOrder::ascending,
-                      const Format& kv_format = k_f32);
+  // All sequences together may use 40 pages per group. `min_class_tokens`: as in Bucket.
+  explicit StepRunner(const LoadedModel& model, PageOrder order = PageOrder::ascending, const Format& kv_format = k_f32,
+                      int min_class_tokens = 1);
 
   // The largest chunk whose logits are bit-identical to those of single tokens.
   size_t max_exact_chunk() const { return max_exact_chunk_; }

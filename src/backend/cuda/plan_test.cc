@@ -67,6 +67,17 @@ TEST_F(CudaPlanTest, the_smallest_class_that_fits_is_replayed) {
   EXPECT_EQ(sizes, (std::vector<unsigned>{1, 2, 4, 8, 8, 32, 100, 100}));
 }
 
+TEST_F(CudaPlanTest, a_bucket_without_small_classes_replays_the_smallest_that_it_has) {
+  const std::unique_ptr<Plan> plan =
+      compile({.max_tokens = 100, .max_seqs = 2, .max_outputs = 100, .min_class_tokens = 32});
+  for (const int n_tokens : {1, 4, 32, 33}) {
+    start(*plan, 0, n_tokens);
+    ASSERT_TRUE(plan->wait().ok());
+    const auto embed = std::ranges::find(*fake().last_replay, "embed", &FakeLaunch::kernel);
+    EXPECT_EQ(embed->config.grid_x, n_tokens <= 32 ? 32u : 100u);  // one block per token
+  }
+}
+
 TEST_F(CudaPlanTest, small_steps_are_fused_and_large_steps_use_tensor_cores) {
   const std::unique_ptr<Plan> plan = compile({.max_tokens = 64, .max_seqs = 2, .max_outputs = 64});
   start(*plan, 0, 1);

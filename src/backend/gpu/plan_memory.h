@@ -63,7 +63,9 @@ class PlanMemory {
 
  private:
   PlanMemory(const Graph& graph, const Bucket& bucket, Device& device)
-      : graph_(graph), bucket_(bucket), device_(device), classes_(step_classes(bucket)), shared_(device) {}
+      : graph_(graph), bucket_(bucket), device_(device), classes_(step_classes(bucket)), shared_(device) {
+    std::erase_if(classes_, [&](const StepClass& c) { return c.max_tokens < bucket.min_class_tokens; });
+  }
   Status allocate_workspaces(const MakeWorkspace& make_workspace);
   Status allocate_steps();
 
