@@ -1,7 +1,7 @@
-// The memory that a backend counts without taking it (Backend::without_memory) is what it then takes, on every backend
-// and for every tiny model. What is taken is measured: in host memory by counting allocations, on the emulated CUDA GPU
-// by its free memory. Tests of the Vulkan device count what its driver allocates (backend/vulkan/vulkan_test.cc).
-#include <fmt/format.h>
+// The memory that a backend counts without taking it (Backend::without_memory) is what it then takes, for every tiny
+// model. What is taken is measured: in host memory by counting allocations, on the emulated CUDA GPU by its free
+// memory. vulkan_memory_test counts what a Vulkan driver allocates; tools/test_on_gpu.py measures large models on a
+// real GPU, whose driver rounds up too much for tiny ones.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -10,13 +10,11 @@
 #include <cmath>
 #include <cstdlib>
 #include <new>
-#include <optional>
 
 #include "base/aligned_buffer.h"
-#include "gguf/gguf_file.h"
-#include "model/model.h"
+#include "engine/engine_memory.h"
+#include "tests/support/measured_model.h"
 #include "tests/support/tested_backends.h"
-#include "tests/support/tiny_model.h"
 
 namespace {
 
@@ -57,114 +55,113 @@ void operator delete[](void* memory, size_t, std::align_val_t) noexcept { free_c
 namespace zinc {
 namespace {
 
-constexpr Bucket kBucket = {.max_tokens = 600, .max_seqs = 4, .max_outputs = 4};
+bool is_host(const BackendInfo& backend) { return backend.name == "cpu" || backend.name == "reference"; }
 
-struct Case {
-  const BackendInfo* backend;
-  std::string model;
-};
-
-std::string case_name(const testing::TestParamInfo<Case>& info) {
-  std::string name = fmt::format("{}_{}", info.param.backend->name, info.param.model);
-  std::ranges::replace_if(
-      name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
-  return name;
+// The emulated CUDA GPU. REQUIRES: it is available.
+bool is_emulated_cuda(const BackendInfo& backend) {
+  return backend.name == "cuda" && backend.open(1).value()->info().name == "emulated GPU";
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+// On the backends whose memory is measured here.
+std::vector<MemoryCase> cases() {
+  std::vector<MemoryCase> all;
   for (const BackendInfo* backend : available_backends()) {
+    if (!is_host(*backend) && !is_emulated_cuda(*backend)) continue;
     for (const TinyModel& model : tiny_models()) all.push_back({backend, model.name});
   }
   return all;
 }
 
-class ModelMemoryTest : public testing::TestWithParam<Case> {
+std::vector<MemoryCase> cpu_cases() {
+  std::vector<MemoryCase> all = cases();
+  std::erase_if(all, [](const MemoryCase& c) { return c.backend->name != "cpu"; });
+  return all;
+}
+
+class ModelMemoryTest : public testing::TestWithParam<MemoryCase> {
  protected:
-  ModelMemoryTest()
-      : bytes_(make_gguf(tiny_model(GetParam().model))),
-        file_(std::move(GgufFile::parse(std::as_bytes(std::span(bytes_)), "tiny.gguf").value())),
-        model_(std::move(read_model(file_).value())),
-        backend_(std::move(GetParam().backend->open(2).value())) {
-    sizes_.n_pages.assign(page_groups(model_.caches).size(), 100);
-    sizes_.max_length = kTinyContext;
-    sizes_.n_slots = 6;
-    sizes_.kv_format = find_format("f16");
+  const BackendInfo& backend() const { return *GetParam().backend; }
+  // What the backend has taken, measured.
+  size_t taken_bytes() {
+    if (is_host(backend())) return n_heap_bytes + AlignedBuffer::allocated_bytes();
+    const DeviceInfo device = model_.backend().info();
+    return device.memory_bytes - device.free_bytes;
   }
 
-  struct Parts {
-    std::unique_ptr<DeviceWeights> weights;
-    std::unique_ptr<CacheMemory> cache;
-    std::unique_ptr<Plan> plan;
-  };
-  Parts load(Backend& backend) {
-    const Graph* const graph = &model_.graph;
-    Parts parts;
-    parts.weights = std::move(backend.upload({&graph, 1}, [](auto) {}).value());
-    parts.cache = std::move(backend.allocate_cache(model_.caches, sizes_).value());
-    parts.plan = std::move(backend.compile(model_.graph, *parts.weights, *parts.cache, kBucket).value());
-    return parts;
-  }
-  // What the backend has taken, measured; nullopt: not measured.
-  std::optional<size_t> taken_bytes() const {
-    if (GetParam().backend->name == "cpu" || GetParam().backend->name == "reference") {
-      return n_heap_bytes + AlignedBuffer::allocated_bytes();
-    }
-    const DeviceInfo device = backend_->info();
-    if (device.name == "emulated GPU") return device.memory_bytes - device.free_bytes;
-    return std::nullopt;
-  }
-
-  std::string bytes_;
-  GgufFile file_;
-  Model model_;
-  std::unique_ptr<Backend> backend_;
-  CacheSizes sizes_;
+  MeasuredModel model_ = MeasuredModel(backend(), GetParam().model);
 };
+class CpuStepMemoryTest : public ModelMemoryTest {};
 
 TEST_P(ModelMemoryTest, counted_without_taking_it_is_what_is_taken) {
-  const std::unique_ptr<Backend> layout = backend_->without_memory();
-  const std::optional<size_t> before = taken_bytes();
-  const Parts counted = load(*layout);
-  const std::optional<size_t> between = taken_bytes();
-  const Parts taken = load(*backend_);
+  const Bucket bucket{.max_tokens = 600, .max_seqs = 4, .max_outputs = 4};
+  const std::unique_ptr<Backend> layout = model_.backend().without_memory();
+  const size_t before = taken_bytes();
+  const MeasuredModel::Parts counted = model_.load(*layout, bucket);
+  const size_t between = taken_bytes();
+  const MeasuredModel::Parts taken = model_.load(model_.backend(), bucket);
   EXPECT_EQ(counted.weights->device_bytes(), taken.weights->device_bytes());
   EXPECT_EQ(counted.weights->upload_bytes(), taken.weights->upload_bytes());
   EXPECT_EQ(counted.cache->device_bytes(), taken.cache->device_bytes());
   EXPECT_EQ(counted.plan->device_bytes(), taken.plan->device_bytes());
-  if (!before) return;
-  size_t n_counted = counted.cache->device_bytes() + counted.plan->device_bytes();
-  if (GetParam().backend->name != "reference") n_counted += counted.weights->device_bytes();  // those stay in the file
-  EXPECT_LT(*between - *before, n_counted) << "counting takes less";
-  const size_t n_taken = *taken_bytes() - *between;
+  size_t n_counted = counted.bytes();
+  if (backend().name == "reference") n_counted -= counted.weights->device_bytes();  // those stay in the file
+  EXPECT_LT(between - before, n_counted) << "counting takes less";
+  const size_t n_taken = taken_bytes() - between;
   const double error = std::abs(static_cast<double>(n_counted) / static_cast<double>(n_taken) - 1);
   EXPECT_LE(error, 0.01) << "counted " << n_counted << ", taken " << n_taken;
 }
 
-TEST_P(ModelMemoryTest, a_step_allocates_nothing) {
-  if (GetParam().backend->name != "cpu") return;  // the GPUs' own tests count the calls of their drivers
-  const Parts parts = load(*backend_);
-  const std::vector<int32_t> positions = {0, 1, 2, 3}, seq_begin = {0, 4}, slots = {0}, rows = {3}, logit_rows = {0};
-  const std::vector<TokenId> tokens = {1, 2, 3, 4};
-  const std::vector<PageId> pages(100, 0);
-  const std::vector<PageTable> tables(sizes_.n_pages.size(), PageTable{pages, 100});
+// On GPUs their own tests count the calls of the driver.
+TEST_P(CpuStepMemoryTest, a_step_allocates_nothing) {
+  const MeasuredModel::Parts parts =
+      model_.load(model_.backend(), {.max_tokens = 600, .max_seqs = 4, .max_outputs = 4});
   for (const bool wants_all : {false, true}) {
+    const StepInputs inputs = model_.step(4, wants_all);
     const size_t before = n_allocations;
-    parts.plan->start({.tokens = tokens,
-                       .positions = positions,
-                       .seq_begin = seq_begin,
-                       .slots = slots,
-                       .page_tables = tables,
-                       .output_rows = rows,
-                       .logit_rows = wants_all ? std::span<const int32_t>(logit_rows) : std::span<const int32_t>(),
-                       .hidden = {},
-                       .wants_hidden = wants_all});
+    parts.plan->start(inputs);
     EXPECT_EQ(n_allocations, before);
     EXPECT_TRUE(parts.plan->wait().ok());
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ModelMemoryTest, testing::ValuesIn(cases()), case_name);
+// A large model on a real GPU, where free memory is measured: ZINC_TEST_MODEL and ZINC_TEST_BACKEND name them.
+// tools/test_on_gpu.py sets them and runs nothing beside this test.
+class GpuMemoryTest : public testing::TestWithParam<std::string> {
+ protected:
+  ModelInstance open() {
+    Result<ModelInstance> model = ModelInstance::open(GetParam(), {.backend = std::getenv("ZINC_TEST_BACKEND")});
+    if (!model.ok()) ADD_FAILURE() << model.error().message;
+    return std::move(model.value());
+  }
+  std::unique_ptr<Engine> create(ModelInstance model) {
+    std::unique_ptr<Engine> engine = std::move(Engine::create(std::move(model), options_).value());
+    EXPECT_TRUE(engine->wait_until_prepared().ok());
+    return engine;
+  }
+  const EngineOptions options_ = {.max_sequences = 4, .context = 4096, .step_tokens = 512};
+};
+
+TEST_P(GpuMemoryTest, an_engine_takes_the_memory_that_it_planned) {
+  create(open()).reset();  // the driver keeps the kernels: they are not counted
+  ModelInstance model = open();
+  const EngineMemory planned = std::move(plan_engine_memory(model, model.memory_limit(), options_).value());
+  const size_t n_planned = planned.weight_bytes + planned.cache_bytes + planned.plan_bytes;
+  const size_t before = model.backend().info().free_bytes;
+  const std::unique_ptr<Engine> engine = create(std::move(model));
+  const size_t n_taken = before - engine->model().backend().info().free_bytes;
+  const double error = std::abs(static_cast<double>(n_planned) / static_cast<double>(n_taken) - 1);
+  EXPECT_LE(error, 0.01) << "planned " << n_planned << ", taken " << n_taken;
+}
+
+std::vector<std::string> gpu_models() {
+  const char* model = std::getenv("ZINC_TEST_MODEL");
+  return model ? std::vector<std::string>{model} : std::vector<std::string>();
+}
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuMemoryTest);
+INSTANTIATE_TEST_SUITE_P(Real, GpuMemoryTest, testing::ValuesIn(gpu_models()));
+INSTANTIATE_TEST_SUITE_P(All, ModelMemoryTest, testing::ValuesIn(cases()), memory_case_name);
+INSTANTIATE_TEST_SUITE_P(All, CpuStepMemoryTest, testing::ValuesIn(cpu_cases()), memory_case_name);
 
 }  // namespace
 }  // namespace zinc

@@ -12,6 +12,8 @@ BUILD is a build folder, BACKEND `cuda` or `vulkan`. Parts:
   checks   compute-sanitizer's memcheck and racecheck over tiny models (cuda, with --sanitizer); racecheck needs 10 to 75
            GB of memory per process (gemma3) and is killed silently if there is less: use --jobs 1
   greedy   256 greedy tokens against the CPU backend (with --model; tools/compare_greedy.py)
+  memory   the device memory of an engine is what it planned, within 1 % (with --model: of 2 GB or more, since the driver
+           rounds up each allocation). Runs before the others and alone: it measures the free memory of the GPU
 
 Kernels are compiled once, into a folder shared by all processes. A part that ran no test counts as failed. Exit code 1: a
 process failed; its output is printed.
@@ -80,6 +82,23 @@ def jobs_of(parts, options):
     return [job for job in all_jobs if not parts or job.part in parts]
 
 
+def lone_jobs_of(parts, options):
+    """Jobs that no other process may disturb."""
+    if not options.model or (parts and "memory" not in parts):
+        return []
+    command = [options.build / "model_memory_test", "--gtest_filter=Real/GpuMemoryTest.*"]
+    return [Job("memory", options.model.stem, command, r"PASSED  . (\d+)", ZINC_TEST_MODEL=str(options.model.resolve()),
+                ZINC_TEST_BACKEND=options.backend)]
+
+
+def results_of(jobs, lone_jobs, shared, pool):
+    """As they end: first the lone jobs, one after the other, then the others in parallel."""
+    for job in lone_jobs:
+        yield job.run(shared)
+    for done in concurrent.futures.as_completed([pool.submit(job.run, shared) for job in jobs]):
+        yield done.result()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=lambda path: Path(path).resolve())
@@ -89,13 +108,12 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--only", type=lambda text: text.split(","), default=[])
     options = parser.parse_args()
-    jobs = jobs_of(options.only, options)
+    jobs, lone_jobs = jobs_of(options.only, options), lone_jobs_of(options.only, options)
     n_failed = 0
     totals = {}
     with tempfile.TemporaryDirectory() as cache, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         shared = {"ZINC_TEST_CACHE": cache, "XDG_CACHE_HOME": cache}
-        for done in concurrent.futures.as_completed([pool.submit(job.run, shared) for job in jobs]):
-            job, passed, count, seconds, output = done.result()
+        for job, passed, count, seconds, output in results_of(jobs, lone_jobs, shared, pool):
             print(f"{'ok    ' if passed else 'FAILED'} {job.part:8} {job.name}: {count or ''} {seconds:.0f} s", flush=True)
             part = totals.setdefault(job.part, [0, 0, 0])
             part[0] += 1
@@ -108,9 +126,9 @@ def main():
                 print(output, flush=True)
     for name, (n, n_passed, count) in sorted(totals.items()):
         print(f"{name}: {n_passed} of {n} processes passed" + (f", {count} tests passed" if count else ""))
-    if not jobs:
+    if not jobs and not lone_jobs:
         print("nothing to run")
-    return 1 if n_failed or not jobs else 0
+    return 1 if n_failed or not (jobs or lone_jobs) else 0
 
 
 if __name__ == "__main__":

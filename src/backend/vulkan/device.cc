@@ -331,11 +331,7 @@ Result<Buffer> Device::allocate(size_t n_bytes, std::string_view what, Memory ki
   }
   ZINC_TRY(memory, check(allocated, what));
   allocation->memory = memory;
-  {
-    const std::lock_guard lock(mutex_);
-    ++counters_.n_allocations;
-    if (is_on_device(kind)) counters_.device_bytes += needs.size;
-  }
+  count(&Counters::n_allocations);
   if (Status s = check(device_.bindBufferMemory(buffer, memory, 0), what); !s.ok()) return s.error();
   const Address begin = device_.getBufferAddress({.buffer = buffer});
   if (kind != Memory::device) {

@@ -46,7 +46,6 @@ struct Counters {
   size_t n_pipelines = 0, n_recordings = 0, n_descriptor_sets = 0, n_allocations = 0;
   size_t n_compiled = 0;  // pipelines that were not in the pipeline cache on disk
   size_t n_submissions = 0;
-  size_t device_bytes = 0;  // allocated of memory that is_on_device()
 };
 
 // Binds the parameters of a kernel and of a step as uniform blocks.

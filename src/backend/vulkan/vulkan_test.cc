@@ -215,37 +215,6 @@ TEST(VulkanPlan, concurrent_models_on_one_device_give_stable_results) {
   EXPECT_EQ(n_wrong[1], 0);
 }
 
-void expect_counted_memory_is_allocated(const BackendInfo& info, const Device& device) {
-  const conformance::CaseSource source = conformance::linear_cases().front();
-  const conformance::Case c = source.make(source.name);
-  const std::unique_ptr<Backend> backend = std::move(info.open(1).value());
-  const std::unique_ptr<Backend> layout = backend->without_memory();
-  const Graph* const graph = &c.graph;
-  const CacheSizes sizes{.n_pages = {}, .kv_format = find_format("f16")};
-  const Bucket bucket{.max_tokens = 600, .max_seqs = 4, .max_outputs = 4};
-  const auto weights = std::move(backend->upload({&graph, 1}, [](auto) {}).value());
-  const auto layout_weights = std::move(layout->upload({&graph, 1}, [](auto) {}).value());
-  EXPECT_EQ(layout_weights->device_bytes(), weights->device_bytes());
-  const auto layout_cache = std::move(layout->allocate_cache({}, sizes).value());
-  const auto layout_plan = std::move(layout->compile(c.graph, *layout_weights, *layout_cache, bucket).value());
-  const size_t before = device.counters().device_bytes;
-  const auto cache = std::move(backend->allocate_cache({}, sizes).value());
-  const auto plan = std::move(backend->compile(c.graph, *weights, *cache, bucket).value());
-  ASSERT_TRUE(plan->wait_until_prepared().ok());
-  const auto counted = static_cast<double>(layout_cache->device_bytes() + layout_plan->device_bytes());
-  EXPECT_NEAR(counted / static_cast<double>(device.counters().device_bytes - before), 1, 0.01);
-}
-
-TEST(VulkanPlan, memory_counted_without_taking_it_is_what_the_driver_allocates) {
-  if (!cpu_vulkan()->is_available()) GTEST_SKIP() << "llvmpipe is not installed";
-  expect_counted_memory_is_allocated(*cpu_vulkan(), *Device::shared("llvmpipe").value());
-}
-
-TEST(VulkanPlan, memory_counted_on_the_emulated_gpu_is_what_the_driver_allocates) {
-  if (!emulated_vulkan()->is_available()) GTEST_SKIP() << "the emulated device is not found";
-  expect_counted_memory_is_allocated(*emulated_vulkan(), *Device::shared("emulated").value());
-}
-
 TEST(VulkanPlan, decode_step_records_and_allocates_nothing) {
   if (!cpu_vulkan()->is_available()) GTEST_SKIP() << "llvmpipe is not installed";
   expect_decode_only_submits(*cpu_vulkan(), *Device::shared("llvmpipe").value());
