@@ -370,6 +370,7 @@ std::variant<ModelEntry, ApiError> HubLibrary::find_installed(const std::string&
   if (!listed) listed = find_listed(settings_, "ollama:" + name);  // as Ollama's clients name the models of its store
   if (!listed) return unknown_name(name);
   if (listed->path.empty()) return bad_field("model", fmt::format("'{}' is not installed; pull it first", name));
+  set_fit(*listed, model_memory());
   return std::move(*listed);
 }
 

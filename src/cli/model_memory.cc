@@ -1,16 +1,80 @@
 #include "cli/model_memory.h"
 
+#include <map>
+#include <mutex>
+
 #include "backend/backend.h"
+#include "hub/catalog.h"
 
 namespace zinc {
+namespace {
 
-MemoryCapacity model_memory() {
+namespace fs = std::filesystem;
+
+// Measures each file once: opening one takes tens of milliseconds, and the server's page asks for the list every few
+// seconds.
+class ModelMeasurer {
+ public:
+  Result<MemoryNeed> measure(const fs::path& file) {
+    std::error_code unreadable;
+    const Version version{fs::last_write_time(file, unreadable), fs::file_size(file, unreadable)};
+    const std::lock_guard lock(mutex_);
+    const auto known = measured_.find(file);
+    if (known != measured_.end() && known->second.version == version) return known->second.need;
+    Result<MemoryNeed> need = lay_out(file);
+    measured_.insert_or_assign(file, Measured{version, need});
+    return need;
+  }
+
+ private:
+  struct Version {
+    fs::file_time_type modified;
+    uintmax_t n_bytes;
+    bool operator==(const Version&) const = default;
+  };
+  struct Measured {
+    Version version;
+    Result<MemoryNeed> need;
+  };
+
+  static Result<MemoryNeed> lay_out(const fs::path& file) {
+    ZINC_TRY(model, ModelInstance::open(file, {.backend = "", .memory_limit = kUnlimitedMemory}));
+    ZINC_TRY(memory, chat_memory(model, kUnlimitedMemory, kCatalogContext));
+    return MemoryNeed{.bytes = memory.bytes(), .limit_bytes = least_limit(memory)};
+  }
+
+  std::mutex mutex_;
+  std::map<fs::path, Measured> measured_;
+};
+
+Result<MemoryNeed> measure(const fs::path& file) {
+  static ModelMeasurer measurer;
+  return measurer.measure(file);
+}
+
+MemoryCapacity capacity() {
   const BackendInfo& backend = default_backend();
   if (!backend.devices) return host_memory();  // uses host memory: no need to open it
   const Result<std::unique_ptr<Backend>> opened = backend.open(1);
   if (!opened.ok()) return host_memory();
   const DeviceInfo device = opened.value()->info();
   return {device.memory_bytes, available_bytes(device), device.has_dedicated_memory};
+}
+
+}  // namespace
+
+MemoryCapacity model_memory() {
+  MemoryCapacity memory = capacity();
+  memory.measure = measure;
+  return memory;
+}
+
+Result<EngineMemory> chat_memory(const ModelInstance& model, size_t limit, int64_t context) {
+  const EngineOptions options{.max_sequences = 1,
+                              .context = static_cast<int>(std::min(context, model.model().config.max_context)),
+                              .step_tokens = model.backend_info().step_tokens,
+                              .queue_limit = 1};
+  return plan_engine_memory(model, limit, options);
 }
 
 }  // namespace zinc

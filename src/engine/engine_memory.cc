@@ -103,6 +103,10 @@ Bucket largest_step(const EngineOptions& options) {
           .max_outputs = options.max_sequences};
 }
 
+size_t least_limit(const ModelMemory& memory) {
+  return std::max(memory.bytes(), memory.weight_bytes + memory.plan_bytes + 2 * memory.cache_bytes);
+}
+
 Result<EngineMemory> plan_engine_memory(const ModelInstance& model, size_t limit, const EngineOptions& options) {
   Result<EngineMemory> planned = plan_memory_with(model, model.kv_format(), limit, options);
   if (planned.ok() || planned.error().code != ErrorCode::out_of_memory) return planned;

@@ -16,6 +16,10 @@ struct EngineMemory : ModelMemory {
 // REQUIRES: options.step_tokens > 0.
 Result<EngineMemory> plan_engine_memory(const ModelInstance& model, size_t limit, const EngineOptions& options);
 
+// The least limit with which plan_engine_memory grants this memory, if EngineOptions::cache_bytes is 0: the cache may
+// take half of what the model leaves.
+size_t least_limit(const ModelMemory& memory);
+
 // One token of every request, and prompt chunks in addition.
 Bucket largest_step(const EngineOptions& options);
 

@@ -5,7 +5,7 @@
 
 #include "base/sanitize_for_terminal.h"
 #include "gguf/gguf_file.h"
-#include "hub/fit.h"
+#include "model/model.h"
 
 namespace zinc {
 namespace {
@@ -41,12 +41,7 @@ Status describe_model(InstalledModel& model, const CatalogModel* catalog, const 
   }
   model.max_context =
       static_cast<uint64_t>(std::max<int64_t>(0, file.get_or<int64_t>(model.architecture + ".context_length", 0)));
-  const Result<MemoryNeed> need = memory_need(file, kCatalogContext);
-  if (need.ok()) {
-    model.memory_bytes = need.value().bytes();
-  } else {
-    report_not_runnable(need.error(), hooks);
-  }
+  if (const Result<Model> runnable = read_model(file); !runnable.ok()) report_not_runnable(runnable.error(), hooks);
   return ok_status();
 }
 

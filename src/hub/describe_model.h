@@ -6,7 +6,7 @@
 
 namespace zinc {
 
-// Fills in name, architecture, size and memory need. An invalid GGUF is an error. An unknown architecture or tensor
+// Fills in name, architecture and size. An invalid GGUF is an error. An unknown architecture or tensor
 // type is only reported: a later zinc may run it. `catalog` may be nullptr.
 Status describe_model(InstalledModel& model, const CatalogModel* catalog, const DownloadHooks& hooks);
 

@@ -29,7 +29,6 @@ ModelEntry entry_of(const CatalogModel& model) {
   entry.file_name = model.file.name;
   entry.sha256 = model.file.sha256;
   entry.n_bytes = model.file.n_bytes;
-  entry.memory_bytes = estimated_memory_bytes(model.file.n_bytes);
   entry.thinks = model.thinks;
   entry.is_known = true;
   entry.released = model.released;
@@ -55,7 +54,6 @@ void apply_installed(ModelEntry& entry, const InstalledModel& model, const Model
   if (entry.name.empty()) entry.name = model.name;
   if (entry.parameters.empty()) entry.parameters = count_text(model.n_parameters);
   if (entry.quantization.empty()) entry.quantization = model.quantization;
-  if (model.memory_bytes > 0) entry.memory_bytes = model.memory_bytes, entry.memory_is_exact = true;
 }
 
 ModelEntry external_entry(std::string id, const fs::path& path, ModelLocation location) {
@@ -68,11 +66,10 @@ ModelEntry external_entry(std::string id, const fs::path& path, ModelLocation lo
   entry.location = location;
   entry.file_name = path.filename().string();
   entry.n_bytes = error ? 0 : n_bytes;
-  entry.memory_bytes = estimated_memory_bytes(entry.n_bytes);
   return entry;
 }
 
-// Reads metadata and memory need from the file.
+// Reads metadata from the file.
 void read_metadata(ModelEntry& entry) {
   const Result<GgufFile> file = GgufFile::open(entry.path);
   if (!file.ok()) return;
@@ -86,8 +83,6 @@ void read_metadata(ModelEntry& entry) {
     n_parameters += static_cast<uint64_t>(tensor.view.shape.elems());
   }
   if (entry.parameters.empty()) entry.parameters = count_text(n_parameters);
-  const Result<MemoryNeed> need = memory_need(file.value(), kCatalogContext);
-  if (need.ok()) entry.memory_bytes = need.value().bytes(), entry.memory_is_exact = true;
 }
 
 std::string_view location_name(ModelLocation location) {
@@ -109,11 +104,6 @@ json::value text_or_null(std::string_view text) {
 }
 json::value number_or_null(uint64_t number) {
   return number == 0 ? json::value() : json::value(static_cast<int64_t>(number));
-}
-
-void set_fit(ModelEntry& entry, const MemoryCapacity& memory) {
-  entry.fit = judge_fit(entry.memory_bytes, memory);
-  if (memory.is_gpu && entry.fit != Fit::unknown) entry.fits_gpu = entry.fit == Fit::fits;
 }
 
 // The backends on which our tests run this file.
@@ -151,6 +141,17 @@ bool is_comfortable(const ModelEntry& entry, const MemoryCapacity& memory) {
 }
 
 }  // namespace
+
+void set_fit(ModelEntry& entry, const MemoryCapacity& memory) {
+  const bool is_measured = !entry.path.empty() && memory.measure;
+  const Result<MemoryNeed> measured =
+      is_measured ? memory.measure(entry.path) : fail(ErrorCode::not_found, "only its size is known");
+  const MemoryNeed need = measured.ok() ? measured.value() : estimated_need(entry.n_bytes);
+  entry.memory_is_exact = measured.ok();
+  entry.memory_bytes = need.bytes;
+  entry.fit = judge_fit(need, memory);
+  if (memory.is_gpu && entry.fit != Fit::unknown) entry.fits_gpu = entry.fit == Fit::fits;
+}
 
 void mark_recommended(std::vector<ModelEntry>& entries, const MemoryCapacity& memory) {
   std::vector<ModelEntry*> candidates;
@@ -200,7 +201,9 @@ Result<ModelEntry> show_model(const HubSettings& settings, const std::string& ty
   const std::string name = full_model_name(settings, typed);
   ZINC_TRY(found, find_model(settings, name));
   ModelEntry entry;
-  for (ModelEntry& known : list_models(settings, memory)) {
+  MemoryCapacity without_files = memory;
+  without_files.measure = nullptr;
+  for (ModelEntry& known : list_models(settings, without_files)) {
     const CatalogModel* catalog = find_catalog_model(name);
     if (known.id == (catalog ? catalog->id : std::string_view(name))) entry = std::move(known);
   }

@@ -75,7 +75,6 @@ std::optional<InstalledModel> parse_manifest(const json::object& object, const f
   model.quantization = text_at(object, "quantization");
   model.n_parameters = count_at(object, "parameters");
   model.max_context = count_at(object, "max_context");
-  model.memory_bytes = count_at(object, "memory_bytes");
   return model;
 }
 
@@ -97,8 +96,7 @@ json::object manifest_of(const InstalledModel& model) {
           {"architecture", model.architecture},
           {"quantization", model.quantization},
           {"parameters", static_cast<int64_t>(model.n_parameters)},
-          {"max_context", static_cast<int64_t>(model.max_context)},
-          {"memory_bytes", static_cast<int64_t>(model.memory_bytes)}};
+          {"max_context", static_cast<int64_t>(model.max_context)}};
 }
 
 uint64_t bytes_below(const fs::path& folder) {

@@ -25,7 +25,6 @@ struct InstalledModel {
   bool is_verified = false;          // the hashes were compared with those of the catalog or the server
   std::string name, architecture, quantization;
   uint64_t n_parameters = 0, max_context = 0;
-  uint64_t memory_bytes = 0;  // for a context of kCatalogContext tokens; 0: unknown architecture
 
   std::filesystem::path path() const { return folder / files.front().name; }
   uint64_t n_bytes() const;

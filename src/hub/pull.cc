@@ -212,15 +212,16 @@ Result<Pulled> Pull::use_without_lock(const std::vector<PlannedFile>& files, con
 }
 
 void Pull::announce(const std::vector<PlannedFile>& missing, const std::vector<PlannedFile>& files) const {
-  const uint64_t n_missing = n_bytes_of(missing), n_memory = estimated_memory_bytes(n_bytes_of(files));
+  const uint64_t n_missing = n_bytes_of(missing);
+  const MemoryNeed need = estimated_need(n_bytes_of(files));
   hooks_.on_message(fmt::format("downloading {}{} to {}", pulled_.model.id,
                                 n_missing > 0 ? fmt::format(" ({})", human_bytes(n_missing)) : "",
                                 pulled_.model.folder.string()));
   MemoryCapacity memory = host_memory();
   if (settings_.memory_bytes > 0) memory.n_bytes = settings_.memory_bytes;
-  if (judge_fit(n_memory, memory) == Fit::too_large) {
+  if (judge_fit(need, memory) == Fit::too_large) {
     hooks_.on_message(fmt::format("this model needs about {} of memory, but this machine has {}: it will not run",
-                                  human_bytes(n_memory), human_bytes(memory.n_bytes)));
+                                  human_bytes(need.bytes), human_bytes(memory.n_bytes)));
   }
 }
 

@@ -200,7 +200,6 @@ TEST_F(HubPull, model_with_unknown_tensor_type_is_kept) {
   ASSERT_TRUE(pulled.ok()) << pulled.error().message;
   EXPECT_TRUE(contains_all(messages_, {"this version of zinc cannot run it", "9999"}));
   EXPECT_EQ(contents(folder("new") / "new.gguf"), bytes);
-  EXPECT_EQ(ModelStore(settings_).find("new")->memory_bytes, 0u);
   EXPECT_TRUE(pull(plain.url("/new.gguf")).value().already_installed);
 }
 

@@ -229,12 +229,21 @@ TEST_F(HubTest, list_has_catalog_installed_and_external_models) {
   ASSERT_TRUE(resolve("hf:org/repo:Q4_K_M").ok());
   put_in_ollama("library/qwen3/8b", model_);
   put_in_hf_cache("c0ffee", "m-Q8_0.gguf", model_);
-  const std::vector<ModelEntry> entries = list_models(settings_, {.n_bytes = 1 << 30, .n_available = 1 << 29});
+  MemoryCapacity memory{.n_bytes = 1 << 30, .n_available = 1 << 29};
+  memory.measure = [](const fs::path& file) -> Result<MemoryNeed> {
+    if (file.filename() == "m-Q8_0.gguf") return fail(ErrorCode::unsupported, "no kernel");
+    return MemoryNeed{.bytes = 1 << 28, .limit_bytes = 1 << 28};
+  };
+  const std::vector<ModelEntry> entries = list_models(settings_, memory);
   EXPECT_EQ(entries.size(), catalog_models().size() + 3);
   EXPECT_TRUE(std::ranges::is_sorted(entries, {}, &ModelEntry::id));
   const auto at = [&](std::string_view id) { return *std::ranges::find(entries, id, &ModelEntry::id); };
+  EXPECT_EQ(at("m-q4_k_m").memory_bytes, 1u << 28);
   EXPECT_TRUE(at("m-q4_k_m").memory_is_exact);
   EXPECT_EQ(at("m-q4_k_m").fit, Fit::fits);
+  EXPECT_TRUE(at("ollama:qwen3:8b").memory_is_exact);
+  EXPECT_FALSE(at("hf:org/repo:m-Q8_0.gguf").memory_is_exact) << "it cannot be measured: estimated";
+  EXPECT_FALSE(at("qwen3-8b").memory_is_exact) << "not installed: only its size is known";
   EXPECT_EQ(at("ollama:qwen3:8b").location, ModelLocation::ollama);
   EXPECT_EQ(at("hf:org/repo:m-Q8_0.gguf").location, ModelLocation::hugging_face);
   EXPECT_EQ(at("qwen3-8b").fit, Fit::too_large);
@@ -255,11 +264,20 @@ TEST_F(HubTest, list_shows_a_model_as_installed_only_if_its_file_exists) {
 
 TEST_F(HubTest, show_reads_the_model_file) {
   const fs::path file = put(root_ / "mine.gguf", model_);
-  const MemoryCapacity memory{.n_bytes = 1 << 30, .n_available = 1 << 29};
+  MemoryCapacity memory{.n_bytes = 1 << 30, .n_available = 1 << 29};
+  std::vector<fs::path> measured;
+  memory.measure = [&](const fs::path& path) -> Result<MemoryNeed> {
+    measured.push_back(path);
+    return MemoryNeed{.bytes = 1 << 20, .limit_bytes = (1 << 29) + 1};
+  };
+  ASSERT_TRUE(resolve("hf:org/repo:Q4_K_M").ok());
   const Result<ModelEntry> entry = show_model(settings_, file.string(), memory);
   ASSERT_TRUE(entry.ok()) << entry.error().message;
   EXPECT_EQ(entry.value().architecture, "llama");
+  EXPECT_EQ(measured, std::vector<fs::path>{file}) << "no other installed model is opened";
+  EXPECT_EQ(entry.value().memory_bytes, 1u << 20);
   EXPECT_TRUE(entry.value().memory_is_exact);
+  EXPECT_EQ(entry.value().fit, Fit::tight) << "the engine wants more to be free";
   EXPECT_EQ(show_model(settings_, "Qwen3-8B", memory).value().id, "qwen3-8b");
   EXPECT_FALSE(show_model(settings_, "nothing like it", memory).ok());
   EXPECT_FALSE(show_model(settings_, (root_ / "absent.gguf").string(), memory).ok());

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "cli/check/check_report.h"
+#include "cli/model_memory.h"
 #include "cli/shell_word.h"
-#include "engine/engine_memory.h"
 #include "gguf/gguf_file.h"
 #include "graph/cost.h"
 #include "hub/disk_space.h"
@@ -17,7 +17,6 @@ namespace zinc {
 namespace {
 
 constexpr const char* kSection = "model";
-constexpr size_t kUnlimited = size_t{1} << 60;
 
 // KV cache bytes per token.
 uint64_t bytes_per_token(const Model& model, const Format& kv_format) {
@@ -32,19 +31,10 @@ bool is_slow(const GgufTensor& tensor, const BackendInfo& backend) {
          !backend.has_packed_kernel(*tensor.view.format);
 }
 
-// Memory of a chat with `context` tokens (0: as many as fit), as the engine plans it.
-Result<EngineMemory> chat_memory(const ModelInstance& model, size_t limit, int64_t context) {
-  const EngineOptions options{.max_sequences = 1,
-                              .context = static_cast<int>(std::min(context, model.model().config.max_context)),
-                              .step_tokens = model.backend_info().step_tokens,
-                              .queue_limit = 1};
-  return plan_engine_memory(model, limit, options);
-}
-
 void check_fit(CheckReport& report, const ModelInstance& model, const std::string& name, int64_t context) {
   const DeviceInfo& device = report.device;
   const size_t free_bytes = available_bytes(device), total_bytes = device.memory_bytes;
-  const Result<EngineMemory> required = chat_memory(model, kUnlimited, context);
+  const Result<EngineMemory> required = chat_memory(model, kUnlimitedMemory, context);
   if (!required.ok()) return report.add({CheckStatus::fail, kSection, "memory", required.error().message});
   const int64_t trained = model.model().config.max_context;
   const Result<EngineMemory> largest = chat_memory(model, free_bytes, 0);
@@ -141,16 +131,17 @@ void check_download(CheckReport& report, const HubSettings& settings, uint64_t n
 // A model that is not installed, from the figures of the catalog.
 void check_catalog_model(CheckReport& report, const HubSettings& settings, const CatalogModel& model) {
   const DeviceInfo& device = report.device;
-  const uint64_t n_memory = estimated_memory_bytes(model.file.n_bytes), n_free = available_bytes(device);
+  const MemoryNeed need = estimated_need(model.file.n_bytes);
+  const uint64_t n_free = available_bytes(device);
   if (model.file.n_bytes == 0) {
     return report.add({CheckStatus::skip, kSection, "memory", "its size is not known before the download"});
   }
-  const Fit fit = judge_fit(n_memory, {device.memory_bytes, n_free, device.has_dedicated_memory});
+  const Fit fit = judge_fit(need, {device.memory_bytes, n_free, device.has_dedicated_memory});
   const CheckStatus status = fit == Fit::fits    ? CheckStatus::ok
                              : fit == Fit::tight ? CheckStatus::warn
                                                  : CheckStatus::fail;
   report.add({status, kSection, "memory",
-              fmt::format("about {} for {} tokens of context; {} of {} is free{}", human_bytes(n_memory),
+              fmt::format("about {} for {} tokens of context; {} of {} is free{}", human_bytes(need.bytes),
                           kCatalogContext, human_bytes(n_free), human_bytes(device.memory_bytes),
                           device.has_dedicated_memory ? " on " + device.name : ""),
               fit == Fit::too_large ? "zinc list   # the FIT column shows which models fit" : ""});
@@ -190,7 +181,7 @@ void check_model(CheckReport& report, const HubSettings& settings, const CheckOp
   const Result<std::optional<FoundModel>> found = find_model_or_modified(settings, name);
   if (!found.ok() || !found.value()) return check_missing(report, settings, name, !options.model.empty());
   const Result<ModelInstance> opened =
-      ModelInstance::open(found.value()->path, {.backend = std::string(backend.name), .memory_limit = kUnlimited});
+      ModelInstance::open(found.value()->path, {.backend = std::string(backend.name), .memory_limit = kUnlimitedMemory});
   if (!opened.ok()) {
     const Result<GgufFile> file = GgufFile::open(found.value()->path);
     const bool is_valid = file.ok() && read_model(file.value()).ok();  // then the backend cannot run it
