@@ -180,8 +180,8 @@ void check_model(CheckReport& report, const HubSettings& settings, const CheckOp
   const std::string name = options.model.empty() ? default_model_name(settings) : options.model;
   const Result<std::optional<FoundModel>> found = find_model_or_modified(settings, name);
   if (!found.ok() || !found.value()) return check_missing(report, settings, name, !options.model.empty());
-  const Result<ModelInstance> opened =
-      ModelInstance::open(found.value()->path, {.backend = std::string(backend.name), .memory_limit = kUnlimitedMemory});
+  const Result<ModelInstance> opened = ModelInstance::open(
+      found.value()->path, {.backend = std::string(backend.name), .memory_limit = kUnlimitedMemory});
   if (!opened.ok()) {
     const Result<GgufFile> file = GgufFile::open(found.value()->path);
     const bool is_valid = file.ok() && read_model(file.value()).ok();  // then the backend cannot run it
