@@ -39,21 +39,23 @@ class VulkanCalls {
     functions.vkFreeMemory = [](VkDevice device, VkDeviceMemory memory, const VkAllocationCallbacks* callbacks) {
       install().free(device, memory, callbacks);
     };
-    functions.vkCreateBuffer = [](auto... args) { return counted<&Functions::vkCreateBuffer>(args...); };
+    functions.vkCreateBuffer = [](auto... args) { return call_and_count<&Functions::vkCreateBuffer>(args...); };
     functions.vkAllocateDescriptorSets = [](auto... args) {
-      return counted<&Functions::vkAllocateDescriptorSets>(args...);
+      return call_and_count<&Functions::vkAllocateDescriptorSets>(args...);
     };
     functions.vkAllocateCommandBuffers = [](auto... args) {
-      return counted<&Functions::vkAllocateCommandBuffers>(args...);
+      return call_and_count<&Functions::vkAllocateCommandBuffers>(args...);
     };
-    functions.vkBeginCommandBuffer = [](auto... args) { return counted<&Functions::vkBeginCommandBuffer>(args...); };
+    functions.vkBeginCommandBuffer = [](auto... args) {
+      return call_and_count<&Functions::vkBeginCommandBuffer>(args...);
+    };
     functions.vkCreateComputePipelines = [](auto... args) {
-      return counted<&Functions::vkCreateComputePipelines>(args...);
+      return call_and_count<&Functions::vkCreateComputePipelines>(args...);
     };
   }
 
   template <auto kFunction>
-  static VkResult counted(auto... args) {
+  static VkResult call_and_count(auto... args) {
     VulkanCalls& calls = install();
     {
       const std::lock_guard lock(calls.mutex_);
