@@ -1,5 +1,5 @@
-// How a gemv is split over the SMs of a GPU. The weights are read once, so a launch is as fast as its busiest block is
-// early: every test is about who reads how much.
+// How a gemv is split over the SMs of a GPU. Its weights are read once, so a launch takes as long as its busiest block:
+// the tests check how much each block reads.
 #include "backend/simt/host/gemv_schedule.h"
 
 #include <fmt/format.h>
@@ -107,9 +107,19 @@ TEST(GemvSchedule, a_cluster_reduces_all_its_panels_at_once) {
   EXPECT_EQ(schedule(work(12288, {part("q4_k", 151936)})).shape().cluster_size, 1) << "36 panels of a block do not fit";
 }
 
+TEST(GemvSchedule, a_cluster_that_reads_the_same_bytes_per_block_still_quantizes_less_of_the_row) {
+  const GemvWork square = work(4096, {part("q4_k", 4096)});  // 128 panels of 16 segments
+  const GemvSchedule alone = schedule(square, /*max_cluster_size=*/1), clusters = schedule(square);
+  EXPECT_EQ(clusters.shape().cluster_size, 2);
+  EXPECT_EQ(busiest_tiles(clusters, 0), busiest_tiles(alone, 0));
+  EXPECT_EQ(max_block_segments(alone.shape()), 16);
+  EXPECT_EQ(max_block_segments(clusters.shape()), 8);
+}
+
 TEST(GemvSchedule, a_block_with_a_tile_per_warp_pair_needs_no_cluster) {
-  const GemvSchedule s = schedule(work(1024, {part("q4_k", 4096)}));  // 128 panels of 4 segments
-  EXPECT_EQ(s.shape().cluster_size, 1) << "another block would only add a wait";
+  const GemvSchedule s = schedule(work(2048, {part("q4_k", 2048)}));  // 64 panels of 8 segments
+  EXPECT_EQ(s.shape().n_warp_pairs, 8);
+  EXPECT_EQ(s.shape().cluster_size, 1) << "all tiles are in flight at once: another block would only add a wait";
 }
 
 TEST(GemvSchedule, split_k_gets_at_most_half_of_the_blocks_beside_another_problem) {
@@ -152,7 +162,7 @@ TEST(GemvSchedule, shared_memory_leaves_half_an_sm_to_the_next_launch) {
   for (const char* format : {"q4_k", "q6_k", "q8_0", "mxfp4"}) {
     for (const int n_in : {1024, 4096, 12288}) {
       GemvWork w = work(n_in, {part(format, 4096)});
-      w.n_normed_rows = n_in <= 4096 ? 1 : 0;
+      w.n_normed_rows = 1;  // its weights are in shared memory too
       const GemvSchedule s = schedule(w);
       EXPECT_LE(s.shared_bytes(), size_t{112 * kKiB}) << format << ", " << n_in;
       const int segment = w.parts[0].format->segment_bytes();
