@@ -4,7 +4,6 @@
 
 #include <chrono>
 
-#include "cli/model_memory.h"
 #include "cli/sampling_options.h"
 #include "hub/model_names.h"
 #include "hub/pull.h"
@@ -65,8 +64,8 @@ json::object recommended_sampling_json(const GgufFile& file) {
 
 }  // namespace
 
-HubLibrary::HubLibrary(HubSettings settings, ModelList& models, Load load)
-    : settings_(std::move(settings)), models_(models), load_(std::move(load)) {}
+HubLibrary::HubLibrary(HubSettings settings, ModelList& models, Memory memory, Load load)
+    : settings_(std::move(settings)), models_(models), memory_(std::move(memory)), load_(std::move(load)) {}
 
 Status HubLibrary::load_now(const std::string& name, const std::string& path) {
   if (stopping_) return fail(ErrorCode::unavailable, "the server is shutting down; retry later");
@@ -195,7 +194,7 @@ json::object HubLibrary::item(const ModelEntry& entry) const {
 }
 
 HubLibrary::Response HubLibrary::list_now() {
-  const MemoryCapacity memory = model_memory();
+  const MemoryCapacity memory = memory_();
   json::array data;
   std::vector<KnownModel> unlisted;  // loaded by path
   {
@@ -362,7 +361,7 @@ std::string HubLibrary::full_name(const std::string& name) const {
 
 std::variant<ModelEntry, ApiError> HubLibrary::find_installed(const std::string& name) const {
   if (const std::optional<KnownModel> known = find_known(name)) {
-    Result<ModelEntry> shown = show_model(settings_, known->path, model_memory());
+    Result<ModelEntry> shown = show_model(settings_, known->path, memory_());
     if (!shown.ok()) return bad_field("model", shown.error().message);
     return std::move(shown.value());
   }
@@ -370,7 +369,7 @@ std::variant<ModelEntry, ApiError> HubLibrary::find_installed(const std::string&
   if (!listed) listed = find_listed(settings_, "ollama:" + name);  // as Ollama's clients name the models of its store
   if (!listed) return unknown_name(name);
   if (listed->path.empty()) return bad_field("model", fmt::format("'{}' is not installed; pull it first", name));
-  set_fit(*listed, model_memory());
+  set_fit(*listed, memory_());
   return std::move(*listed);
 }
 
@@ -419,7 +418,7 @@ HubLibrary::Response HubLibrary::load_file(const std::string& name, const ModelE
 // loading fails.
 HubLibrary::Response HubLibrary::swap_in(const std::string& name, const std::string& path, bool keep_others) {
   const std::vector<KnownModel> others = loaded();
-  const Result<ModelEntry> shown = show_model(settings_, path, model_memory());
+  const Result<ModelEntry> shown = show_model(settings_, path, memory_());
   const bool fits_with_others = shown.ok() && shown.value().fit == Fit::fits;
   if (keep_others && !fits_with_others) {
     return conflict(

@@ -24,7 +24,10 @@ class HubLibrary final : public ModelLibrary {
  public:
   using Load = std::function<Result<std::unique_ptr<EngineThread>>(const std::string& name, const std::string& path)>;
 
-  HubLibrary(HubSettings settings, ModelList& models, Load load);
+  // The memory that the models are loaded into, and what an installed one takes of it (cli/model_memory.h).
+  using Memory = std::function<MemoryCapacity()>;
+
+  HubLibrary(HubSettings settings, ModelList& models, Memory memory, Load load);
   // Rejects pulls from URLs after this call: other machines can reach the server.
   void forbid_url_pulls() { forbids_url_pulls_ = true; }
   // Models loaded after this call get OpenAI's sampling defaults, not their recommended ones.
@@ -93,6 +96,7 @@ class HubLibrary final : public ModelLibrary {
 
   HubSettings settings_;
   ModelList& models_;
+  Memory memory_;
   Load load_;
   mutable std::mutex mutex_;  // guards the members below
   std::vector<LoadedEngine> loaded_;

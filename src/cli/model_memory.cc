@@ -15,14 +15,14 @@ namespace fs = std::filesystem;
 // seconds.
 class ModelMeasurer {
  public:
-  Result<MemoryNeed> measure(const fs::path& file) {
+  Result<MemoryNeed> measure(const BackendChoice& backend, const fs::path& file) {
     std::error_code unreadable;
     const Version version{fs::last_write_time(file, unreadable), fs::file_size(file, unreadable)};
     const std::lock_guard lock(mutex_);
-    const auto known = measured_.find(file);
+    const auto known = measured_.find({backend, file});
     if (known != measured_.end() && known->second.version == version) return known->second.need;
-    Result<MemoryNeed> need = lay_out(file);
-    measured_.insert_or_assign(file, Measured{version, need});
+    Result<MemoryNeed> need = lay_out(backend, file);
+    measured_.insert_or_assign({backend, file}, Measured{version, need});
     return need;
   }
 
@@ -37,25 +37,22 @@ class ModelMeasurer {
     Result<MemoryNeed> need;
   };
 
-  static Result<MemoryNeed> lay_out(const fs::path& file) {
-    ZINC_TRY(model, ModelInstance::open(file, {.backend = "", .memory_limit = kUnlimitedMemory}));
+  static Result<MemoryNeed> lay_out(const BackendChoice& backend, const fs::path& file) {
+    ZINC_TRY(model,
+             ModelInstance::open(
+                 file, {.backend = backend.name, .memory_limit = kUnlimitedMemory, .kv_format = backend.kv_format}));
     ZINC_TRY(memory, chat_memory(model, kUnlimitedMemory, kCatalogContext));
     return MemoryNeed{.bytes = memory.bytes(), .limit_bytes = least_limit(memory)};
   }
 
   std::mutex mutex_;
-  std::map<fs::path, Measured> measured_;
+  std::map<std::pair<BackendChoice, fs::path>, Measured> measured_;
 };
 
-Result<MemoryNeed> measure(const fs::path& file) {
-  static ModelMeasurer measurer;
-  return measurer.measure(file);
-}
-
-MemoryCapacity capacity() {
-  const BackendInfo& backend = default_backend();
-  if (!backend.devices) return host_memory();  // uses host memory: no need to open it
-  const Result<std::unique_ptr<Backend>> opened = backend.open(1);
+MemoryCapacity capacity_of(const std::string& backend) {
+  const Result<const BackendInfo*> info = backend.empty() ? &default_backend() : find_backend(backend);
+  if (!info.ok() || !info.value()->devices) return host_memory();  // uses host memory: no need to open it
+  const Result<std::unique_ptr<Backend>> opened = backend.empty() ? info.value()->open(1) : open_backend(backend, 1);
   if (!opened.ok()) return host_memory();
   const DeviceInfo device = opened.value()->info();
   return {device.memory_bytes, available_bytes(device), device.has_dedicated_memory};
@@ -63,9 +60,10 @@ MemoryCapacity capacity() {
 
 }  // namespace
 
-MemoryCapacity model_memory() {
-  MemoryCapacity memory = capacity();
-  memory.measure = measure;
+MemoryCapacity model_memory(const BackendChoice& backend) {
+  static ModelMeasurer measurer;
+  MemoryCapacity memory = capacity_of(backend.name);
+  memory.measure = [backend](const fs::path& file) { return measurer.measure(backend, file); };
   return memory;
 }
 

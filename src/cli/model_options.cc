@@ -87,6 +87,11 @@ void declare_model_options(CLI::App& app, ModelOptions& options) {
       ->check(number_in_range(0, 1024));
 }
 
+BackendChoice backend_of(const ModelOptions& options) {
+  return {.name = is_auto(options) ? "" : options.backend,
+          .kv_format = options.kv_format.empty() ? nullptr : find_format(options.kv_format)};
+}
+
 Result<ModelInstance> load_model(const ModelOptions& options) {
   ZINC_TRY(model, open_model(options));
   if (Status s = model.upload(); !s.ok()) return s.error();
@@ -100,9 +105,10 @@ Result<ModelInstance> open_model(const ModelOptions& options) {
                              options.n_threads, pluralize(n_cores, "core")));
   }
   ZINC_TRY(chat_template, read_chat_template(options.chat_template));
-  return ModelInstance::open(file, {.backend = is_auto(options) ? "" : options.backend,
+  const BackendChoice backend = backend_of(options);
+  return ModelInstance::open(file, {.backend = backend.name,
                                     .n_threads = options.n_threads,
-                                    .kv_format = options.kv_format.empty() ? nullptr : find_format(options.kv_format),
+                                    .kv_format = backend.kv_format,
                                     .chat_template = std::move(chat_template)});
 }
 

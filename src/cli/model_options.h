@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/model_instance.h"
+#include "cli/model_memory.h"
 
 namespace zinc {
 
@@ -26,6 +26,7 @@ void declare_backend_options(CLI::App& app, ModelOptions& options);
 void declare_model_options(CLI::App& app, ModelOptions& options);
 // Declares --chat-template, for commands that render conversations.
 void declare_chat_template_option(CLI::App& app, ModelOptions& options);
+BackendChoice backend_of(const ModelOptions& options);
 Result<ModelInstance> load_model(const ModelOptions& options);
 // Not yet uploaded: for commands that check first whether it fits.
 Result<ModelInstance> open_model(const ModelOptions& options);

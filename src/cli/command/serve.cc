@@ -301,9 +301,9 @@ Status serve(Options& options) {
     return listen_error(options.listen, listening.error());
   if (!options.cache_folder.empty()) remove_partial_files(options.cache_folder, kCacheSuffix);
   ModelList models;
-  HubLibrary library(settings, models, [&options](const std::string& name, const std::string& path) {
-    return load_engine(options, name, path);
-  });
+  HubLibrary library(
+      settings, models, [&options] { return model_memory(backend_of(options.model)); },
+      [&options](const std::string& name, const std::string& path) { return load_engine(options, name, path); });
   const bool is_local = is_local_address(options.listen.host);
   if (!is_local) library.forbid_url_pulls();
   if (options.sampling_defaults == "openai") library.use_openai_sampling();
