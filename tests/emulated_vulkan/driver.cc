@@ -26,8 +26,8 @@ struct EmulatedGpu {
   uint32_t vendor_id;
   uint32_t matrix_depth;  // K of int8 matrices; 0: f16 matrices only
   uint32_t shared_bytes;
-  bool starts_in_order =
-      true;  // workgroups of dispatches without a barrier between them; if false, the last dispatch starts first
+  // Workgroups of dispatches without a barrier between them; if false, the last dispatch starts first.
+  bool starts_in_order = true;
 };
 constexpr std::array<EmulatedGpu, 4> kGpus = {{{"nvidia", 0x10DE, 32, 48 << 10},
                                                {"unordered", 0x10DE, 32, 48 << 10, false},

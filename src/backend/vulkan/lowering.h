@@ -44,9 +44,8 @@ struct AttentionSize {
   int k_dim = 0, v_dim = 0;
   std::string_view kv_format = "f16";
   int n_head_segments = 1;  // segments of 256 elements in max(k_dim, v_dim)
-  bool is_split = false,
-       is_fused =
-           false;  // is_split: split-KV, for few tokens; is_fused: decode with norm and RoPE in the same dispatch
+  bool is_split = false;    // split-KV, for few tokens
+  bool is_fused = false;    // decode with norm and RoPE in the same dispatch
 };
 struct AttentionShape {
   KernelKey key;
