@@ -91,12 +91,13 @@ class AsyncSchedulingTest : public testing::TestWithParam<const char*> {
   AsyncSchedulingTest()
       : model_(load_model({.name = GetParam()})), tokenizer_(std::move(Tokenizer::load(model_.file()).value())) {}
 
-  void start(bool can_sample_on_device, int fails_at = kNever) {
+  void start(bool can_sample_on_device, int fails_at = kNever, int n_pages = 60) {
     loop_.reset();
     device_ = {.fails_at = fails_at};
     submission_queue_ = std::make_unique<SubmissionQueue>(100, kSequences);
     const size_t n_groups = page_groups(model_.model().caches).size();
-    const CacheSizes sizes{.n_pages = std::vector<int>(n_groups, 60), .n_slots = 8, .kv_format = &model_.kv_format()};
+    const CacheSizes sizes{
+        .n_pages = std::vector<int>(n_groups, n_pages), .n_slots = 8, .kv_format = &model_.kv_format()};
     auto cache = std::move(
         KvCache::create(model_.backend(), model_.model().caches, {.sizes = sizes, .max_chunk_tokens = kChunk}).value());
     const Bucket bucket{.max_tokens = kChunk + kSequences, .max_seqs = kSequences, .max_outputs = kSequences};
@@ -253,6 +254,27 @@ TEST_P(AsyncSchedulingTest, cancelling_one_request_does_not_change_the_others) {
   EXPECT_TRUE(same_output(*submitted[0].output, *expected[0]));
   EXPECT_TRUE(same_output(*submitted[2].output, *expected[1]));
   for (const Submitted& each : submitted) EXPECT_EQ(each.output->n_ends, 1);
+  EXPECT_EQ(pages_held(), 0);
+}
+
+// Three requests of up to six pages each in a cache of ten. A step that lacks pages is not started early, so that the
+// youngest request is preempted with nothing in flight.
+TEST_P(AsyncSchedulingTest, pipelined_requests_are_preempted_and_give_the_same_output) {
+  std::vector<Request> requests;
+  for (uint32_t i = 0; i < 5; ++i) requests.push_back(request(i, 30 + 7 * i, 120));
+  const auto expected = generate(requests, false);
+  start(true, kNever, 10);
+  std::vector<Submitted> submitted;
+  for (const Request& each : requests) submitted.push_back(submit_request(each));
+  step_until_pipelined();
+  submission_queue_->cancel(submit_request(request(9, 20, 120)).id);
+  finish();
+  EXPECT_GT(loop_->stats().n_preempted, 1u);
+  EXPECT_EQ(device_.most_in_flight, 2);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_TRUE(same_output(*submitted[i].output, *expected[i])) << "request " << i;
+    EXPECT_EQ(submitted[i].output->n_ends, 1);
+  }
   EXPECT_EQ(pages_held(), 0);
 }
 

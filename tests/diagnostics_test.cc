@@ -209,6 +209,29 @@ TEST_F(TracedProgram, serve_has_requests_scheduler_decisions_and_kernels) {
   EXPECT_GE(kernel_share(t.track("tiny/device")), kKernelShare);
 }
 
+// A cache of one context: the second request is preempted.
+TEST(EngineTraceTest, preemptions_are_recorded) {
+  Trace trace;
+  const TestFolder folder;
+  {
+    EngineOptions options{.max_sequences = 1, .context = 256, .step_tokens = 64};
+    options.cache_bytes = make_engine({.name = "qwen3-q8_0"}, options)->limits().cache_bytes;
+    options.max_sequences = 2;
+    options.trace = {.trace = &trace, .name = "m", .time_kernels = false};
+    const std::unique_ptr<Engine> engine = make_engine({.name = "qwen3-q8_0"}, options);
+    for (const uint32_t seed : {1u, 2u}) {
+      submit(*engine, {.prompt = random_tokens(engine->tokenizer(), 20, seed), .options = greedy(0)});
+    }
+    run_all(*engine);
+  }
+  AtomicFile file = std::move(AtomicFile::create(folder / "trace.json").value());
+  ASSERT_TRUE(trace.write(file).ok() && file.commit().ok());
+  const ParsedTrace t = parse_trace(folder / "trace.json");
+  expect_nesting(t);
+  EXPECT_TRUE(t.has_instant("preempt request 2: no free KV pages"));
+  EXPECT_TRUE(t.has_instant("resume request 2: "));
+}
+
 TEST(EngineTraceTest, rows_cache_hits_and_deferrals_are_recorded) {
   Trace trace;
   const TestFolder folder;

@@ -25,6 +25,7 @@ KvCache::KvCache(std::unique_ptr<CacheMemory> memory, std::vector<int> windows, 
       n_prefaulted_(windows_.size(), 0),
       n_prefault_ahead_(options.n_sequences + pages_of(options.max_chunk_tokens)) {
   for (const int n : options.sizes.n_pages) pools_.pages.emplace_back(n);
+  for (size_t g = 0; g < windows_.size(); ++g) ZINC_CHECK(n_needed(g, options.sizes.max_length) <= n_unreserved(g));
   prefix_cache_ = std::make_unique<PrefixCache>(windows_, has_states_, pools_);
   prefault_pages(n_prefault_ahead_ * kPageTokens);
 }
@@ -43,24 +44,27 @@ void KvCache::prefault_pages(int n_tokens) {
   }
 }
 
-// Pages a sequence holds at most.
-int KvCache::n_needed(size_t group, int max_length) const {
-  return windows_[group] == 0 ? pages_of(max_length) : window_pages(windows_[group], max_chunk_tokens_, max_length);
+// Pages that a sequence holds at most until it has this length.
+int KvCache::n_needed(size_t group, int length) const {
+  return windows_[group] == 0 ? pages_of(length) : window_pages(windows_[group], max_chunk_tokens_, length);
 }
 
-// In an unbounded group a sequence needs its shared pages and those it will allocate; pages shared with running
-// sequences count once. In a windowed group it is charged for its whole window, shared or not, because pages are
-// released there as the window moves.
-bool KvCache::fits(const PrefixMatch& match, int max_length) const {
+// Free or evictable pages, without those reserved for prompts and the one for copies.
+int KvCache::n_unreserved(size_t group) const {
+  const PagePool& pool = pools_.pages[group];
+  return pool.n_total() - 1 - pool.n_pinned() - n_reserved_[group];
+}
+
+// Pages shared with running sequences need no further page. That does not hold in a windowed group, where a sequence
+// releases them as its window moves and others may still hold them.
+bool KvCache::fits(const PrefixMatch& match, int n_prompt, int watermark) const {
   const size_t n_shared = static_cast<size_t>(match.n_usable / kPageTokens);
   for (size_t g = 0; g < windows_.size(); ++g) {
-    const PagePool& pool = pools_.pages[g];
-    int wanted = n_reserved_[g] + n_needed(g, max_length);
+    int wanted = n_needed(g, n_prompt) + watermark;
     if (windows_[g] == 0) {
-      wanted += pool.n_pinned();
-      for (size_t p = 0; p < n_shared; ++p) wanted -= pool.is_pinned(match.pages[g][p]) ? 1 : 0;
+      for (size_t p = 0; p < n_shared; ++p) wanted -= pools_.pages[g].is_pinned(match.pages[g][p]) ? 1 : 0;
     }
-    if (wanted > pool.n_total() - 1) return false;  // one is reserved for copies
+    if (wanted > n_unreserved(g)) return false;
   }
   return true;
 }
@@ -100,41 +104,51 @@ void KvCache::attach(const PrefixMatch& match, SequenceCache& sequence) {
   }
 }
 
-std::optional<Admission> KvCache::admit(std::span<const TokenId> prompt, int max_length, int max_cached,
-                                        CacheNamespace cache_namespace) {
+std::optional<Admission> KvCache::admit(std::span<const TokenId> prompt, int max_cached, CacheNamespace cache_namespace,
+                                        int watermark) {
+  const int n_prompt = static_cast<int>(prompt.size());
   const PrefixMatch match = prefix_cache_->find(cache_namespace, prompt, max_cached);
-  if (!fits(match, max_length)) return std::nullopt;
+  if (!fits(match, n_prompt, watermark)) return std::nullopt;
   Admission admission{.sequence = {}, .n_common = match.n_common, .miss = match.miss};
   SequenceCache& sequence = admission.sequence;
   sequence.cache_namespace = cache_namespace;
   attach(match, sequence);
   sequence.n_reserved.resize(windows_.size());
   for (size_t g = 0; g < windows_.size(); ++g) {
-    const int n_held = windows_[g] == 0 ? static_cast<int>(sequence.pages[g].size()) : 0;
-    sequence.n_reserved[g] = n_needed(g, max_length) - n_held;
+    const auto n_missing = std::ranges::count(sequence.pages[g], kNoPage);
+    const int n_held = static_cast<int>(std::ssize(sequence.pages[g]) - n_missing);
+    sequence.n_reserved[g] = n_needed(g, n_prompt) - n_held;
     n_reserved_[g] += sequence.n_reserved[g];
   }
   return admission;
 }
 
-void KvCache::grow(SequenceCache& sequence, int end) {
+void KvCache::release_behind_window(size_t group, SequenceCache& sequence) {
+  if (windows_[group] == 0) return;
+  std::vector<PageId>& pages = sequence.pages[group];
+  const int n_behind = std::max(0, sequence.n_tokens - windows_[group] + 1) / kPageTokens;
+  for (int p = n_behind; p-- > 0 && pages[static_cast<size_t>(p)] != kNoPage;) {
+    pools_.pages[group].unpin(std::exchange(pages[static_cast<size_t>(p)], kNoPage));
+    ++version_;
+  }
+}
+
+bool KvCache::grow(SequenceCache& sequence, int end) {
   ZINC_CHECK(end > sequence.n_tokens && end - sequence.n_tokens <= max_chunk_tokens_);
+  const auto n_missing = [&](size_t g) { return pages_of(end) - static_cast<int>(sequence.pages[g].size()); };
+  for (size_t g = 0; g < windows_.size(); ++g) release_behind_window(g, sequence);
   for (size_t g = 0; g < windows_.size(); ++g) {
-    std::vector<PageId>& pages = sequence.pages[g];
-    if (windows_[g] > 0) {
-      const int n_behind = std::max(0, sequence.n_tokens - windows_[g] + 1) / kPageTokens;
-      for (int p = n_behind; p-- > 0 && pages[static_cast<size_t>(p)] != kNoPage;) {
-        pools_.pages[g].unpin(std::exchange(pages[static_cast<size_t>(p)], kNoPage));
-      }
-    }
-    while (static_cast<int>(pages.size()) < pages_of(end)) {
-      pages.push_back(allocate_page(g));
-      if (windows_[g] > 0) continue;
-      ZINC_CHECK(sequence.n_reserved[g] > 0);
+    if (n_missing(g) > n_unreserved(g) + sequence.n_reserved[g]) return false;
+  }
+  for (size_t g = 0; g < windows_.size(); ++g) {
+    while (n_missing(g) > 0) {
+      sequence.pages[g].push_back(allocate_page(g));
+      if (sequence.n_reserved[g] == 0) continue;
       --sequence.n_reserved[g];
       --n_reserved_[g];
     }
   }
+  return true;
 }
 
 void KvCache::insert_prefix(const SequenceCache& sequence, std::span<const TokenId> tokens) {

@@ -1,7 +1,9 @@
-// The KV cache of many sequences: pages and recurrent-state slots, shared through a prefix cache and reserved at
-// admission. A page is written only by the sequence that allocated it; pages from the prefix cache are read-only, and a
+// The KV cache of many sequences: pages and recurrent-state slots, shared through a prefix cache. Pages of a prompt are
+// reserved at admission, because it will certainly need them; pages of the output are allocated as it grows, and grow()
+// can fail. A page is written only by the sequence that allocated it; pages from the prefix cache are read-only, and a
 // partially matched page is copied. Engine thread only.
-// Invariant: pages held by running sequences plus pages reserved for them never exceed the pool.
+// Invariants: of every group, one page is neither pinned nor reserved, for a copy; a sequence that runs alone can grow
+// to CacheSizes::max_length.
 #pragma once
 
 #include <filesystem>
@@ -29,9 +31,8 @@ struct SequenceCache {
   double cache_share = 1;  // of the pools, for the prefixes of its namespace after its end
   int slot = kNoSlot;
   PageTables pages;
-  int n_tokens = 0;  // fed so far
-  // Per group: pages it may still allocate (unbounded groups), or hold at most (windowed groups).
-  std::vector<int> n_reserved;
+  int n_tokens = 0;             // fed so far
+  std::vector<int> n_reserved;  // per group: pages of its prompt that it has not allocated yet
 };
 
 struct Admission {
@@ -45,15 +46,15 @@ class KvCache {
   static Result<std::unique_ptr<KvCache>> create(Backend& backend, std::span<const LayerCache> layers,
                                                  const KvCacheOptions& options);
 
-  // A sequence that starts with `prompt` and grows to at most `max_length`; up to max_cached tokens of the prompt are
-  // attached from the prefix cache, within the namespace. nullopt: does not fit now, running sequences hold too many
-  // pages. REQUIRES: a free slot.
-  std::optional<Admission> admit(std::span<const TokenId> prompt, int max_length, int max_cached,
-                                 CacheNamespace cache_namespace = kSharedNamespace);
+  // A sequence that starts with `prompt`; up to max_cached tokens of it are attached from the prefix cache, within the
+  // namespace. nullopt: does not fit now; running sequences hold so many pages that less than `watermark` of a group
+  // would be left. An empty cache admits any prompt with watermark 0. REQUIRES: a free slot.
+  std::optional<Admission> admit(std::span<const TokenId> prompt, int max_cached,
+                                 CacheNamespace cache_namespace = kSharedNamespace, int watermark = 0);
 
-  // Before a step that feeds positions n_tokens .. end-1: allocates their pages, releases pages behind windows. Cannot
-  // fail. REQUIRES: end within max_length, at most max_chunk_tokens tokens.
-  void grow(SequenceCache& sequence, int end);
+  // Before a step that feeds positions n_tokens .. end-1: releases pages behind windows, evicts and allocates pages.
+  // false: they have run out; the sequence holds no more pages than before. REQUIRES: at most max_chunk_tokens tokens.
+  bool grow(SequenceCache& sequence, int end);
   // After a step of n_tokens: prefaults some of the next pages, so that no later step pays for many page faults at
   // once.
   void prefault_pages(int n_tokens);
@@ -81,8 +82,10 @@ class KvCache {
 
  private:
   KvCache(std::unique_ptr<CacheMemory> memory, std::vector<int> windows, const KvCacheOptions& options);
-  int n_needed(size_t group, int max_length) const;
-  bool fits(const PrefixMatch& match, int max_length) const;
+  int n_needed(size_t group, int length) const;
+  int n_unreserved(size_t group) const;
+  bool fits(const PrefixMatch& match, int n_prompt, int watermark) const;
+  void release_behind_window(size_t group, SequenceCache& sequence);
   PageId allocate_page(size_t group);
   int allocate_slot();
   void attach(const PrefixMatch& match, SequenceCache& sequence);
@@ -95,7 +98,7 @@ class KvCache {
   int max_chunk_tokens_;
   CachePools pools_;
   std::unique_ptr<PrefixCache> prefix_cache_;
-  std::vector<int> n_reserved_;    // per group, of all sequences
+  std::vector<int> n_reserved_;    // per group, for the prompts of all sequences
   std::vector<int> n_prefaulted_;  // per group: pages, from the first on, that were used or prefaulted
   int n_prefault_ahead_;  // pages prefaulted beyond those used: one per sequence and step, several for a prefill chunk
   uint64_t version_ = 0;

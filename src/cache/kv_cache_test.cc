@@ -110,8 +110,9 @@ class KvCacheTest : public testing::TestWithParam<Kind> {
 
   std::unique_ptr<KvCache> make_cache() {
     std::vector<LayerCache> layers;
-    KvCacheOptions options{.sizes = {.n_pages = {}, .n_slots = kMaxSequences, .kv_format = &k_f32},
-                           .max_chunk_tokens = kMaxChunk};
+    KvCacheOptions options{
+        .sizes = {.n_pages = {}, .max_length = kMaxLength, .n_slots = kMaxSequences, .kv_format = &k_f32},
+        .max_chunk_tokens = kMaxChunk};
     for (const int window : GetParam().windows) {
       layers.push_back({{.kv_heads = 1, .k_dim = 1, .v_dim = 1, .window = window}, {}});
       options.sizes.n_pages.push_back(window == 0 ? 15 : 2 * window_pages(window, kMaxChunk, kMaxLength) + 3);
@@ -126,7 +127,7 @@ class KvCacheTest : public testing::TestWithParam<Kind> {
   // Feeds all tokens and inserts them into the prefix cache.
   void insert(const Tokens& tokens, CacheNamespace cache_namespace = kSharedNamespace, double cache_share = 1) {
     const int n = static_cast<int>(tokens.size());
-    Admission admission = std::move(cache->admit(tokens, n, n - 1, cache_namespace).value());
+    Admission admission = std::move(cache->admit(tokens, n - 1, cache_namespace).value());
     admission.sequence.cache_share = cache_share;
     while (admission.sequence.n_tokens < n) {
       feed(admission.sequence, tokens, std::min(n, admission.sequence.n_tokens + kMaxChunk));
@@ -135,7 +136,7 @@ class KvCacheTest : public testing::TestWithParam<Kind> {
   }
   int n_found(const Tokens& tokens, CacheNamespace cache_namespace = kSharedNamespace) {
     const int n_most = static_cast<int>(tokens.size()) - 1;
-    Admission admission = std::move(cache->admit(tokens, kMaxLength, n_most, cache_namespace).value());
+    Admission admission = std::move(cache->admit(tokens, n_most, cache_namespace).value());
     check(admission.sequence, tokens);
     const int n = admission.sequence.n_tokens;
     cache->release(std::move(admission.sequence));
@@ -165,7 +166,10 @@ class KvCacheTest : public testing::TestWithParam<Kind> {
 
   // Simulates the device.
   void feed(SequenceCache& sequence, const Tokens& tokens, int end) {
-    cache->grow(sequence, end);
+    ASSERT_TRUE(cache->grow(sequence, end));
+    write(sequence, tokens, end);
+  }
+  void write(SequenceCache& sequence, const Tokens& tokens, int end) {
     check(sequence, tokens);
     const std::vector<Hash> hashes = hashes_of(tokens);
     for (size_t g = 0; g < cache->windows().size(); ++g) {
@@ -199,9 +203,9 @@ TEST_P(KvCacheTest, pages_are_prefaulted_before_they_are_allocated) {
   std::mt19937 random(3);
   Tokens tokens(kMaxLength);
   for (TokenId& token : tokens) token = static_cast<TokenId>(random() % 1000);
-  SequenceCache sequence = std::move(cache->admit(tokens, kMaxLength, 0)->sequence);
+  SequenceCache sequence = std::move(cache->admit(tokens, 0)->sequence);
   for (int end = 1; end <= kMaxLength; ++end) {
-    cache->grow(sequence, end);
+    ASSERT_TRUE(cache->grow(sequence, end));
     for (size_t g = 0; g < sequence.pages.size(); ++g) EXPECT_LT(sequence.pages[g].back(), memory->n_prefaulted[g]);
     sequence.n_tokens = end;
     cache->prefault_pages(1);
@@ -215,15 +219,15 @@ TEST_P(KvCacheTest, a_sequence_reads_its_own_tokens_after_sharing_copies_evictio
   std::mt19937 random(5);
   std::vector<Tokens> texts = {{1, 2, 3}};
   std::vector<Running> running;
-  int n_hits = 0, n_rejected = 0, n_ends = 0;
+  int n_hits = 0, n_rejected = 0, n_preempted = 0, n_ends = 0;
   for (int round = 0; round < 6000; ++round) {
     if (running.size() < kMaxSequences && random() % 4 == 0) {
       Tokens tokens = texts[random() % texts.size()];
-      tokens.resize(std::min<size_t>(random() % (tokens.size() + 1), 150));
-      for (size_t n = 1 + random() % 50; n > 0; --n) tokens.push_back(static_cast<TokenId>(random() % 3));
-      const int n_tokens = static_cast<int>(tokens.size());
-      const int max_length = random() % 2 == 0 ? n_tokens : kMaxLength;  // half of them reserve more than they use
-      std::optional<Admission> admission = cache->admit(tokens, max_length, n_tokens - 1);
+      tokens.resize(std::min<size_t>(random() % (tokens.size() + 1), 60));
+      for (size_t n = 1 + random() % 140; n > 0; --n) tokens.push_back(static_cast<TokenId>(random() % 3));
+      const size_t n_prompt = 1 + random() % tokens.size();  // the rest is output, for which nothing is reserved
+      std::optional<Admission> admission =
+          cache->admit(std::span(tokens).first(n_prompt), static_cast<int>(n_prompt) - 1);
       if (!admission) {
         ASSERT_FALSE(running.empty()) << "an empty cache must admit any request";
         ++n_rejected;
@@ -239,8 +243,17 @@ TEST_P(KvCacheTest, a_sequence_reads_its_own_tokens_after_sharing_copies_evictio
     const int left = static_cast<int>(one.tokens.size()) - one.cache.n_tokens;
     const uint32_t choice = static_cast<uint32_t>(random() % 16);
     if (left > 0 && choice > 0) {
-      const int n = std::min(left, 1 + static_cast<int>(random() % kMaxChunk));
-      ASSERT_NO_FATAL_FAILURE(feed(one.cache, one.tokens, one.cache.n_tokens + n));
+      const int end = one.cache.n_tokens + std::min(left, 1 + static_cast<int>(random() % kMaxChunk));
+      if (!cache->grow(one.cache, end)) {
+        ASSERT_GT(running.size(), 1u) << "a sequence that runs alone can always grow";
+        Running& youngest = running.back();
+        const std::span<const TokenId> so_far = fed(youngest.cache, youngest.tokens);
+        cache->finish(std::move(youngest.cache), so_far);
+        running.pop_back();
+        ++n_preempted;
+        continue;
+      }
+      ASSERT_NO_FATAL_FAILURE(write(one.cache, one.tokens, end));
       if (choice < 4) cache->insert_prefix(one.cache, fed(one.cache, one.tokens));
       continue;
     }
@@ -258,7 +271,8 @@ TEST_P(KvCacheTest, a_sequence_reads_its_own_tokens_after_sharing_copies_evictio
   for (Running& one : running) cache->release(std::move(one.cache));
   EXPECT_GT(n_hits, 50);
   const bool has_pages = !GetParam().windows.empty();
-  EXPECT_TRUE(n_rejected > 10 || !has_pages);
+  EXPECT_TRUE(n_rejected > 10 || !has_pages) << n_rejected;
+  EXPECT_TRUE(n_preempted > 10 || !has_pages) << n_preempted;
   EXPECT_TRUE(cache->prefix_cache().n_evicted_pages() > 100 || !has_pages);
   EXPECT_GT(n_ends, 300);
   for (const PagePool& pool : cache->pools().pages) EXPECT_EQ(pool.n_pinned(), 0);
@@ -267,7 +281,7 @@ TEST_P(KvCacheTest, a_sequence_reads_its_own_tokens_after_sharing_copies_evictio
   // No page leaked: one sequence after the other uses all of them again.
   for (int i = 0; i < 40; ++i) {
     const Tokens tokens(kMaxLength, 100 + i);
-    std::optional<Admission> admission = cache->admit(tokens, kMaxLength, 0);
+    std::optional<Admission> admission = cache->admit(tokens, 0);
     ASSERT_TRUE(admission.has_value());
     while (admission->sequence.n_tokens < kMaxLength) {
       feed(admission->sequence, tokens, std::min(kMaxLength, admission->sequence.n_tokens + kMaxChunk));
@@ -276,12 +290,12 @@ TEST_P(KvCacheTest, a_sequence_reads_its_own_tokens_after_sharing_copies_evictio
   }
 }
 
-TEST_P(KvCacheTest, reserved_pages_are_available_when_needed) {
+TEST_P(KvCacheTest, the_pages_of_an_admitted_prompt_are_available_when_needed) {
   std::vector<Running> running;
   for (TokenId first = 0;; ++first) {  // as many as are admitted, before any of them allocates a page
     if (running.size() == kMaxSequences) break;
     const Tokens tokens(kMaxLength, first);
-    std::optional<Admission> admission = cache->admit(tokens, kMaxLength, kMaxLength - 1);
+    std::optional<Admission> admission = cache->admit(tokens, kMaxLength - 1);
     if (!admission) break;
     running.push_back({std::move(admission->sequence), tokens});
   }
@@ -298,7 +312,7 @@ TEST_P(KvCacheTest, a_prefix_is_inserted_even_if_its_state_evicts_the_continuati
   insert({10, 11, 12, 13});
   for (TokenId token = 1; cache->pools().states.n_free() > 1; ++token) insert(Tokens(4, token));
   const Tokens two = {10, 11};
-  Admission admission = std::move(cache->admit(two, 2, 0).value());
+  Admission admission = std::move(cache->admit(two, 0).value());
   feed(admission.sequence, two, 2);
   cache->insert_prefix(admission.sequence, two);
   cache->release(std::move(admission.sequence));
@@ -337,7 +351,7 @@ TEST_P(KvCacheTest, namespaces_are_isolated_also_after_a_restart) {
   const auto check_isolation = [&] {
     EXPECT_EQ(n_found(same, 8), 0);
     EXPECT_EQ(n_found(same), 0);
-    EXPECT_EQ(cache->admit(same, 91, 90, 8)->n_common, 0);
+    EXPECT_EQ(cache->admit(same, 90, 8)->n_common, 0);
     EXPECT_EQ(n_found(same, 7), 90);
   };
   check_isolation();
@@ -380,7 +394,7 @@ TEST_P(KvCacheTest, a_file_larger_than_the_cache_restores_the_most_recently_used
   ASSERT_TRUE(cache->save(path, kKey).ok());
   restart();
   const Tokens other(180, 50);  // holds pages during the load
-  Admission running = std::move(cache->admit(other, 180, 0).value());
+  Admission running = std::move(cache->admit(other, 0).value());
   while (running.sequence.n_tokens < 180)
     feed(running.sequence, other, std::min(180, running.sequence.n_tokens + kMaxChunk));
   ASSERT_TRUE(cache->load(path, kKey).ok());
@@ -434,9 +448,54 @@ TEST_P(KvCacheTest, no_corrupt_file_makes_an_inconsistent_cache) {
 
 class FullLayersTest : public KvCacheTest {};
 
+// 15 pages: one is for copies.
+TEST_P(FullLayersTest, an_output_grows_until_the_pages_that_no_prompt_has_reserved_run_out) {
+  Running a{std::move(cache->admit(Tokens{1}, 0)->sequence), Tokens(kMaxLength, 1)};
+  Running b{std::move(cache->admit(Tokens(200, 2), 0)->sequence), Tokens(kMaxLength, 2)};  // 7 pages
+  const auto grow_by_pages = [&](Running& one, int n_pages) {
+    for (int i = 0; i < n_pages; ++i) {
+      const int page_end = (one.cache.n_tokens / kPageTokens + 1) * kPageTokens;
+      for (const int end : {page_end - kPageTokens / 2, page_end}) {
+        if (!cache->grow(one.cache, end)) return false;
+        one.cache.n_tokens = end;
+      }
+    }
+    return true;
+  };
+  EXPECT_TRUE(grow_by_pages(a, 6));
+  Running c{std::move(cache->admit(Tokens{3}, 0)->sequence), {}};
+  const std::vector<PageId> held = a.cache.pages[0];
+  EXPECT_FALSE(grow_by_pages(a, 1));
+  EXPECT_EQ(a.cache.pages[0], held);
+  EXPECT_FALSE(cache->admit(Tokens{4}, 0).has_value());
+  EXPECT_TRUE(cache->grow(c.cache, 1)) << "the page of its prompt is reserved";
+  EXPECT_TRUE(grow_by_pages(b, 6)) << "the pages of its prompt are reserved";
+  const uint64_t version = cache->version();
+  cache->release(std::move(c.cache));
+  EXPECT_NE(cache->version(), version);
+  EXPECT_TRUE(grow_by_pages(a, 1));
+}
+
+TEST_P(FullLayersTest, a_growing_sequence_evicts_prefixes_before_it_fails) {
+  insert(Tokens(200, 5));
+  EXPECT_EQ(cache->pools().pages[0].n_cached(), 7);
+  SequenceCache a = std::move(cache->admit(Tokens(200, 6), 0)->sequence);
+  SequenceCache b = std::move(cache->admit(Tokens{7}, 0)->sequence);
+  const Tokens tokens(240, 7);
+  for (int end = 20; end <= 220; end += 20) ASSERT_NO_FATAL_FAILURE(feed(b, tokens, end));
+  EXPECT_EQ(cache->pools().pages[0].n_pinned(), 7);
+  EXPECT_FALSE(cache->grow(b, 7 * kPageTokens + 1));
+}
+
+TEST_P(FullLayersTest, an_admission_leaves_the_watermark_to_running_sequences) {
+  const SequenceCache running = std::move(cache->admit(Tokens(200, 1), 0)->sequence);  // 7 of 14 pages
+  EXPECT_FALSE(cache->admit(Tokens(6 * kPageTokens, 2), 0, kSharedNamespace, 2).has_value());
+  EXPECT_TRUE(cache->admit(Tokens(6 * kPageTokens, 2), 0, kSharedNamespace, 1).has_value());
+}
+
 TEST_P(FullLayersTest, a_partially_matched_page_is_attached_only_if_its_copy_fits) {
   const auto run = [&](const Tokens& tokens) {
-    Admission admission = std::move(cache->admit(tokens, static_cast<int>(tokens.size()), 0).value());
+    Admission admission = std::move(cache->admit(tokens, 0).value());
     while (admission.sequence.n_tokens < static_cast<int>(tokens.size())) {
       const int end = std::min(static_cast<int>(tokens.size()), admission.sequence.n_tokens + kMaxChunk);
       feed(admission.sequence, tokens, end);
@@ -446,13 +505,13 @@ TEST_P(FullLayersTest, a_partially_matched_page_is_attached_only_if_its_copy_fit
   const Tokens text(40, 1), longer(64, 1);  // two pages, the second one partial
   cache->finish(run(text), text);
   SequenceCache a = run(Tokens(200, 2)), b = run(Tokens(192, 3));  // all the other 13 pages
-  EXPECT_FALSE(cache->admit(longer, 64, 63).has_value());
+  EXPECT_FALSE(cache->admit(longer, 63).has_value());
   cache->release(std::move(b));
-  std::optional<Admission> admission = cache->admit(longer, 64, 63);
+  std::optional<Admission> admission = cache->admit(longer, 63);
   ASSERT_TRUE(admission.has_value());
   EXPECT_EQ(admission->sequence.n_tokens, 40);
   ASSERT_NO_FATAL_FAILURE(feed(admission->sequence, longer, 60));
-  EXPECT_EQ(cache->admit(Tokens(41, 1), 41, 40)->sequence.n_tokens, 40) << "the cached page is unchanged";
+  EXPECT_EQ(cache->admit(Tokens(41, 1), 40)->sequence.n_tokens, 40) << "the cached page is unchanged";
 }
 
 std::string kind_name(const testing::TestParamInfo<Kind>& info) { return info.param.name; }

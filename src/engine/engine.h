@@ -1,7 +1,8 @@
 // Serves many requests with one model: continuous batching over KV pages shared through a prefix cache. One thread, the
 // engine thread, calls step() or run() and owns device, cache and scheduler; submit(), cancel(), stats() and drain()
-// may be called from any thread and never wait for a step. Memory is reserved when a request is admitted: once it runs,
-// only a lost device can fail it. Every submitted request's sink gets exactly one end().
+// may be called from any thread and never wait for a step. A request is admitted when the pages of its prompt fit. If
+// pages run out later, the youngest request is preempted and resumed when they fit again, with the same output: memory
+// fails no submitted request, only a lost device can. Every submitted request's sink gets exactly one end().
 #pragma once
 
 #include <filesystem>
@@ -20,7 +21,7 @@
 namespace zinc {
 
 struct EngineOptions {
-  int max_sequences = 16;  // requests that run at the same time
+  int max_sequences = 16;  // requests that run at the same time, at most
   int context = 0;         // positions per request; 0: the model's training context, or less if memory is short
   int step_tokens = 0;     // prompt tokens per step, at most; 0: the backend's default
   size_t cache_bytes = 0;  // KV pages and recurrent states; 0: max_sequences times context, at most half of the memory

@@ -32,7 +32,7 @@ std::vector<float> normalized(std::vector<float> vector) {
 
 Timings timings_of(const RequestState& request) {
   const Clock::time_point now = Clock::now();
-  if (!request.is_admitted) return {.queued_s = seconds_between(request.submitted, now)};
+  if (!request.was_admitted()) return {.queued_s = seconds_between(request.submitted, now)};
   const bool has_token = request.first_token != Clock::time_point{};
   const Clock::time_point first = has_token ? request.first_token : now;
   return {.queued_s = seconds_between(request.submitted, request.admitted),
@@ -80,7 +80,7 @@ void EngineLoop::finish_step() {
 bool EngineLoop::step() {
   drain_submissions();
   if (!current_.is_in_flight) admit_waiting();
-  const std::span<const ScheduledSequence> sequences = scheduler_.schedule_step();
+  const std::span<const ScheduledSequence> sequences = schedule_step();
   const bool has_work = current_.is_in_flight || !sequences.empty();
   if (has_work) run_step(sequences);
   publish();
@@ -121,12 +121,12 @@ void EngineLoop::admit_waiting() {
 bool EngineLoop::shares_prefix_in_prefill(const RequestState& request) const {
   if (request.needs_whole_prompt()) return false;
   for (const auto& [id, other] : requests_) {
-    if (!other->is_admitted || !other->is_prefilling() ||
+    if (!other->is_running || !other->is_prefilling() ||
         other->cache.cache_namespace != request.request.cache_namespace)
       continue;
     const std::span<const TokenId> a = request.output.tokens(), b = other->output.tokens();
     int n_common = static_cast<int>(std::ranges::mismatch(a, b).in1 - a.begin());
-    int inserted_at = std::min(other->prompt_size, other->n_cached_prefix + kInsertIntervalTokens);
+    int inserted_at = std::min(other->prefill_size, other->n_cached_prefix + kInsertIntervalTokens);
     if (needs_checkpoints_) {
       const auto next = std::ranges::upper_bound(other->checkpoints, n_common);
       inserted_at = n_common = next == other->checkpoints.begin() ? 0 : *std::prev(next);
@@ -137,49 +137,93 @@ bool EngineLoop::shares_prefix_in_prefill(const RequestState& request) const {
   return false;
 }
 
+// The watermark, one page per sequence: after an admission every sequence can grow by a page, about 32 steps, before
+// another one has to be preempted. Without it a preempted request would be resumed into the pages that it has just
+// lost.
 bool EngineLoop::admit(RequestState& request) {
   if (request.admission_failed_at == cache_->version()) return false;  // nothing was freed since
+  const std::span<const TokenId> tokens = request.output.tokens();
+  const int n_tokens = static_cast<int>(tokens.size());
   const bool needs_all = request.needs_whole_prompt();
-  const int max_cached = needs_all ? 0 : request.prompt_size - 1;
+  const int watermark = scheduler_.n_running() > 0 ? scheduler_.n_running() + 1 : 0;
   std::optional<Admission> admission =
-      cache_->admit(request.output.tokens(), request.max_length, max_cached, request.request.cache_namespace);
+      cache_->admit(tokens, needs_all ? 0 : n_tokens - 1, request.request.cache_namespace, watermark);
   if (!admission) {
     request.admission_failed_at = cache_->version();
     return false;
   }
   request.cache = std::move(admission->sequence);
   request.cache.cache_share = request.request.cache_share;
-  request.is_admitted = true;
+  request.is_running = true;
+  request.prefill_size = n_tokens;
+  request.n_cached_prefix = needs_all ? std::min(admission->n_common, n_tokens) : request.cache.n_tokens;
+  if (needs_checkpoints_) {
+    request.checkpoints =
+        choose_checkpoints(n_tokens, request.cache.n_tokens, request.request.boundaries, options_.checkpoint_interval);
+  }
+  scheduler_.admit(request.id, n_tokens, request.cache.n_tokens, request.checkpoints,
+                   request.scores_prompt() ? PromptOutput::all_tokens : PromptOutput::last_token);
+  submission_queue_.on_admitted(request);
+  if (!request.was_admitted()) {
+    record_admission(request, *admission);
+  } else if (options_.trace) {
+    options_.trace->add_resumption(request);
+  }
+  return true;
+}
+
+void EngineLoop::record_admission(RequestState& request, const Admission& admission) {
   request.admitted = Clock::now();
   request.usage = {.n_prompt = request.prompt_size,
                    .n_cached = request.cache.n_tokens,
-                   .n_common = std::min(admission->n_common, request.prompt_size),
-                   .miss = admission->miss};
-  request.n_cached_prefix = needs_all ? request.usage.n_common : request.cache.n_tokens;
-  if (needs_checkpoints_) {
-    request.checkpoints = choose_checkpoints(request.prompt_size, request.cache.n_tokens, request.request.boundaries,
-                                             options_.checkpoint_interval);
-  }
-  scheduler_.admit(request.id, request.prompt_size, request.cache.n_tokens, request.checkpoints,
-                   request.scores_prompt() ? PromptOutput::all_tokens : PromptOutput::last_token);
-  submission_queue_.on_admitted(request);
+                   .n_common = std::min(admission.n_common, request.prompt_size),
+                   .miss = admission.miss};
   if (options_.trace) options_.trace->add_admission(request);
-
   stats_.queue_s.add(seconds_between(request.submitted, request.admitted));
   stats_.n_prompt_tokens += static_cast<uint64_t>(request.prompt_size);
   stats_.n_cached_tokens += static_cast<uint64_t>(request.cache.n_tokens);
-  ++stats_.n_lookups[static_cast<size_t>(admission->miss)];
+  ++stats_.n_lookups[static_cast<size_t>(admission.miss)];
   if (request.cache.n_tokens > 0) ++stats_.n_hits;
+  request.n_progress = request.cache.n_tokens;
   request.request.sink->progress({request.cache.n_tokens, request.prompt_size, request.cache.n_tokens});
-  return true;
+}
+
+// The next step, with its pages. If they run out, it is scheduled again without the youngest request.
+std::span<const ScheduledSequence> EngineLoop::schedule_step() {
+  std::span<const ScheduledSequence> sequences = scheduler_.schedule_step();
+  if (current_.is_in_flight) return sequences;
+  while (!allocate_pages(sequences)) {
+    preempt_youngest();
+    sequences = scheduler_.schedule_step();
+  }
+  return sequences;
+}
+
+bool EngineLoop::allocate_pages(std::span<const ScheduledSequence> sequences) {
+  return std::ranges::all_of(sequences, [&](const ScheduledSequence& entry) {
+    return cache_->grow(requests_.at(entry.id)->cache, entry.begin + entry.n_tokens);
+  });
+}
+
+// Its tokens stay in the prefix cache until others need the pages: then they are computed again when it is resumed.
+// Outputs that need the whole prompt start again with it.
+void EngineLoop::preempt_youngest() {
+  RequestState& request = *requests_.at(scheduler_.preempt_youngest());
+  const std::span<const TokenId> fed = request.fed();
+  cache_->finish(std::move(request.cache), fed);
+  request.is_running = false;
+  if (request.scores_prompt()) request.prompt_tokens.clear();
+  request.embedding.clear();
+  submission_queue_.on_preempted(request);
+  ++stats_.n_preempted;
+  if (options_.trace) options_.trace->add_preemption(request);
 }
 
 void EngineLoop::start(InFlightStep& step, std::span<const ScheduledSequence> sequences, Tokens tokens) {
   step.sequences.assign(sequences.begin(), sequences.end());
   step.arrays.clear();
   for (const ScheduledSequence& entry : sequences) {
-    RequestState& request = *requests_.at(entry.id);
-    cache_->grow(request.cache, entry.begin + entry.n_tokens);
+    const RequestState& request = *requests_.at(entry.id);
     const std::span<const TokenId> known = tokens == Tokens::known
                                                ? request.output.tokens().subspan(static_cast<size_t>(entry.begin))
                                                : std::span<const TokenId>(kTokenFromDevice);
@@ -217,7 +261,7 @@ bool EngineLoop::can_pipeline_next_step(std::span<const ScheduledSequence> seque
   if (static_cast<int>(sequences.size()) != scheduler_.n_running()) return false;
   const bool may_admit =
       scheduler_.n_running() < options_.max_sequences && std::ranges::any_of(requests_, [&](const auto& entry) {
-        return !entry.second->is_admitted && entry.second->admission_failed_at != cache_->version();
+        return !entry.second->is_running && entry.second->admission_failed_at != cache_->version();
       });
   if (may_admit || submission_queue_.has_submissions() || options_.scheduler.step_tokens < 2) return false;
   return std::ranges::all_of(sequences, [&](const ScheduledSequence& entry) {
@@ -228,17 +272,17 @@ bool EngineLoop::can_pipeline_next_step(std::span<const ScheduledSequence> seque
   });
 }
 
-void EngineLoop::start_next_step() {
+void EngineLoop::start_next_step_if_pages_last() {
   std::vector<ScheduledSequence> next = current_.sequences;
   for (ScheduledSequence& entry : next) ++entry.begin;
-  start(next_, next, Tokens::on_device);
+  if (allocate_pages(next)) start(next_, next, Tokens::on_device);
 }
 
 // `sequences`: if a step is in flight, those of its sequences whose requests have not ended.
 void EngineLoop::run_step(std::span<const ScheduledSequence> sequences) {
   if (!current_.is_in_flight) start(current_, sequences, Tokens::known);
   if (!sequences.empty() && sequences.size() == current_.sequences.size() && can_pipeline_next_step(sequences))
-    start_next_step();
+    start_next_step_if_pages_last();
   const Clock::time_point waited = options_.trace ? Clock::now() : Clock::time_point();
   const Result<StepOutput> output = plan_->wait();
   const Clock::time_point done = Clock::now();
@@ -291,7 +335,7 @@ void EngineLoop::apply_output(const InFlightStep& done, const Result<StepOutput>
     if (!entry.samples_token) insert_prefix_if_due(request);
     if (was_prompt) {
       stats_.n_prefilled_tokens += static_cast<uint64_t>(entry.n_tokens);
-      request.request.sink->progress({request.cache.n_tokens, request.prompt_size, request.usage.n_cached});
+      report_progress(request);
     }
     if (request.request.embedding) {
       accumulate_embedding(request, hidden);
@@ -302,7 +346,7 @@ void EngineLoop::apply_output(const InFlightStep& done, const Result<StepOutput>
     const std::span<float> logits = out.logits.subspan(logits_at, n_rows * n_logits);
     logits_at += logits.size();
     rows_at += n_rows;
-    if (was_prompt && request.scores_prompt()) score_prompt(request, entry, logits);
+    if (request.scores_prompt()) score_prompt(request, entry, logits);
     if (entry.samples_token) {
       const SampledRow row{&request, out.sampled[rows_at - 1], logits.last(n_logits)};
       if (request.output.is_constrained()) {
@@ -317,9 +361,16 @@ void EngineLoop::apply_output(const InFlightStep& done, const Result<StepOutput>
   cache_->prefault_pages(done.arrays.n_tokens());
 }
 
+// Not again for tokens that are computed again after a preemption.
+void EngineLoop::report_progress(RequestState& request) {
+  const int n_done = std::min(request.cache.n_tokens, request.prompt_size);
+  if (n_done <= request.n_progress) return;
+  request.n_progress = n_done;
+  request.request.sink->progress({n_done, request.prompt_size, request.usage.n_cached});
+}
+
 int EngineLoop::n_output_rows(const RequestState& request, const ScheduledSequence& entry) {
-  const bool is_scored = request.scores_prompt() && entry.begin < request.prompt_size;
-  if (is_scored) return entry.n_tokens;
+  if (request.scores_prompt()) return entry.n_tokens;
   return entry.samples_token ? 1 : 0;
 }
 
@@ -359,7 +410,7 @@ bool EngineLoop::is_sampled_on_device(const RequestState& request) const {
 
 // Whether a request with n fed tokens is inserted into the prefix cache.
 bool EngineLoop::should_insert_prefix(const RequestState& request, int n) const {
-  if (!needs_checkpoints_) return n == request.prompt_size || n - request.n_cached_prefix >= kInsertIntervalTokens;
+  if (!needs_checkpoints_) return n == request.prefill_size || n - request.n_cached_prefix >= kInsertIntervalTokens;
   return std::ranges::binary_search(request.checkpoints, n) || n % options_.checkpoint_interval == 0;
 }
 
@@ -446,7 +497,7 @@ void EngineLoop::release_deferred(DeferredRelease deferred, bool step_failed) {
 void EngineLoop::end(RequestState& request, StopReason reason, std::optional<Error> error) {
   if (const std::string_view rest = request.output.finish(); !rest.empty()) request.request.sink->tokens(rest, {});
   const Outcome outcome = outcome_of(request, reason, std::move(error));
-  if (request.is_admitted) release_cache(request, reason);
+  if (request.is_running) release_cache(request, reason);
   scheduler_.remove(request.id);
   record_end(request, outcome);
   const std::unique_ptr<RequestState> last = std::move(requests_.extract(request.id).mapped());
@@ -457,7 +508,7 @@ void EngineLoop::end(RequestState& request, StopReason reason, std::optional<Err
 void EngineLoop::record_end(const RequestState& request, const Outcome& outcome) {
   ++stats_.n_ended[static_cast<size_t>(outcome.reason)];
   if (options_.trace) options_.trace->add_end(request, outcome);
-  if (!request.is_admitted) return;
+  if (!request.was_admitted()) return;
   const Timings& t = outcome.timings;
   stats_.prefill_s.add(t.prefill_s);
   stats_.decode_s.add(t.decode_s);

@@ -1,8 +1,10 @@
 // The engine thread's part of the engine: drains the submission queue, admits requests, runs steps, emits tokens.
-// Engine thread only, except stats(). Async scheduling: if the device samples every token of a step and no request
+// Engine thread only, except stats(). If the KV pages of a step run out, the youngest requests are preempted before it
+// starts. Async scheduling: if the device samples every token of a step and no request
 // waits, the next step is started before this one has ended, with the tokens still on the device. A request that ends
 // or is cancelled before then ends immediately; its pages and its state slot are released when that step is done. That
-// step has then also fed the request's last token.
+// step has then also fed the request's last token. A step is not started early if its pages have run out, so that no
+// request is preempted while one of its rows is in flight.
 #pragma once
 
 #include <map>
@@ -48,6 +50,10 @@ class EngineLoop {
   void admit_waiting();
   bool shares_prefix_in_prefill(const RequestState& request) const;
   bool admit(RequestState& request);
+  void record_admission(RequestState& request, const Admission& admission);
+  std::span<const ScheduledSequence> schedule_step();
+  bool allocate_pages(std::span<const ScheduledSequence> sequences);
+  void preempt_youngest();
   // A step that runs on the device.
   struct InFlightStep {
     explicit InFlightStep(size_t n_groups) : arrays(n_groups) {}
@@ -68,8 +74,9 @@ class EngineLoop {
   void start(InFlightStep& step, std::span<const ScheduledSequence> sequences, Tokens tokens);
   void start_masks(std::span<const ScheduledSequence> sequences);
   bool can_pipeline_next_step(std::span<const ScheduledSequence> sequences) const;
-  void start_next_step();
+  void start_next_step_if_pages_last();
   void apply_output(const InFlightStep& done, const Result<StepOutput>& output);
+  static void report_progress(RequestState& request);
   void score_prompt(RequestState& request, const ScheduledSequence& entry, std::span<float> logits);
   static int n_output_rows(const RequestState& request, const ScheduledSequence& entry);
   struct SampledRow {

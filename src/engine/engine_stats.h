@@ -40,11 +40,12 @@ struct EngineStats {
   uint64_t n_submitted = 0;
   std::array<uint64_t, 6> n_ended{};
   uint64_t n_rejected = 0;
+  uint64_t n_preempted = 0;  // times that a running request was preempted
 
   // Tokens.
-  uint64_t n_prompt_tokens = 0;  // of admitted requests
-  uint64_t n_cached_tokens = 0;  // of those, found in the prefix cache
-  uint64_t n_prefilled_tokens = 0;
+  uint64_t n_prompt_tokens = 0;     // of admitted requests, each counted once
+  uint64_t n_cached_tokens = 0;     // of those, found in the prefix cache
+  uint64_t n_prefilled_tokens = 0;  // computed in prefill, also again after a preemption
   uint64_t n_generated_tokens = 0;
 
   // Prefix cache lookups by CacheMiss; a hit found at least one token.

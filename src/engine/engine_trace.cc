@@ -25,6 +25,18 @@ void EngineTrace::add_admission(const RequestState& request) {
   trace_.add_instant(scheduler_, name, request.admitted, to_json(args));
 }
 
+void EngineTrace::add_preemption(const RequestState& request) {
+  trace_.add_instant(scheduler_, fmt::format("preempt request {}: no free KV pages", request.id), Trace::Clock::now(),
+                     fmt::format(R"({{"tokens":{}}})", request.output.tokens().size()));
+}
+
+void EngineTrace::add_resumption(const RequestState& request) {
+  deferred_.erase(request.id);
+  trace_.add_instant(
+      scheduler_, fmt::format("resume request {}: {} cached", request.id, pluralize(request.cache.n_tokens, "token")),
+      Trace::Clock::now(), fmt::format(R"({{"tokens":{}}})", request.prefill_size));
+}
+
 void EngineTrace::add_deferral(RequestId id, Deferral why) {
   const auto [known, is_new] = deferred_.try_emplace(id, why);
   if (!is_new && known->second == why) return;
@@ -64,7 +76,7 @@ void EngineTrace::add_end(const RequestState& request, const Outcome& outcome) {
   const Time none;
   requests_.add(request.id,
                 {.submitted = request.submitted,
-                 .admitted = request.is_admitted ? request.admitted : none,
+                 .admitted = request.was_admitted() ? request.admitted : none,
                  .first_token = request.first_token,
                  .ended = Trace::Clock::now()},
                 stop_reason_name(outcome.reason), to_json(args));

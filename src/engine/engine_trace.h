@@ -15,7 +15,9 @@ class EngineTrace {
   using Time = Trace::Time;
   EngineTrace(const TraceOptions& options, const Graph& graph);
 
-  void add_admission(const RequestState& request);
+  void add_admission(const RequestState& request);  // the first time
+  void add_preemption(const RequestState& request);
+  void add_resumption(const RequestState& request);
   enum class Deferral : uint8_t { memory, shared_prefix };
   void add_deferral(RequestId id, Deferral why);  // once per request and reason
   // What the scheduler put into a step: prefill chunks and decode rows of which requests.

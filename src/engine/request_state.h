@@ -1,5 +1,6 @@
 // The state of a request from submit() to its end: options, progress, cache. Created by the submitting thread, then
-// owned by the engine thread.
+// owned by the engine thread. A request waits, runs, and may be preempted: then it waits again, keeps its output and
+// prefills all its tokens so far when it is resumed.
 #pragma once
 
 #include <chrono>
@@ -28,15 +29,17 @@ struct RequestState {
   Request request;     // without prompt and options, which moved to `output`
 
   std::optional<uint64_t> admission_failed_at;  // KvCache::version() at the last failed admission
-  bool is_admitted = false;
-  SequenceCache cache;               // once admitted
-  std::vector<int> checkpoints;      // prompt offsets where it is inserted into the prefix cache, ascending
+  bool is_running = false;                      // else it waits: not yet admitted, or preempted
+  SequenceCache cache;                          // while it runs
+  int prefill_size = 0;                         // tokens to prefill: the prompt, or all tokens so far if it was resumed
+  std::vector<int> checkpoints;      // offsets in the prefill where it is inserted into the prefix cache, ascending
   int n_cached_prefix = 0;           // tokens in the prefix cache
   std::optional<TokenId> end_token;  // the one that ended the output, if any
-  Usage usage;
+  int n_progress = 0;                // prompt tokens done, as last reported to the sink
+  Usage usage;                       // as of the first admission
   std::vector<OutputToken> prompt_tokens;  // scored so far
   std::vector<float> embedding;            // of the tokens fed so far: their sum, or the last one
-  Clock::time_point submitted, admitted, first_token, last_token;
+  Clock::time_point submitted, admitted, first_token, last_token;  // admitted: the first time
 
   std::span<const TokenId> fed() const { return output.tokens().first(static_cast<size_t>(cache.n_tokens)); }
   // Tokens fed when the step in flight is done, which was started before its last token was known.
@@ -46,10 +49,14 @@ struct RequestState {
     tokens.resize(static_cast<size_t>(cache.n_tokens) + 1);
     return tokens;
   }
-  bool scores_prompt() const { return output.n_prompt_logprobs() >= 0; }
+  bool was_admitted() const { return admitted != Clock::time_point{}; }
+  // Whether log-probabilities of the prompt are requested and not all of them known.
+  bool scores_prompt() const {
+    return output.n_prompt_logprobs() >= 0 && static_cast<int>(prompt_tokens.size()) < prompt_size;
+  }
   // Whether every prompt token has to be computed, cached or not.
   bool needs_whole_prompt() const { return request.embedding == Pooling::mean || scores_prompt(); }
-  bool is_prefilling() const { return cache.n_tokens < prompt_size; }
+  bool is_prefilling() const { return cache.n_tokens < prefill_size; }
 };
 
 }  // namespace zinc

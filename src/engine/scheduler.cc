@@ -72,6 +72,17 @@ void Scheduler::erase_if_idle(const std::string& client) {
   if (known->second.waiting.empty() && known->second.n_running == 0) clients_.erase(known);
 }
 
+// n_overtaken stays as it is: to be preempted is not to be overtaken.
+RequestId Scheduler::preempt_youngest() {
+  ZINC_CHECK(n_running() > 1);
+  const RequestId id = running_.back().id;
+  Client& client = clients_.at(running_.back().client);
+  running_.pop_back();
+  --client.n_running;
+  client.waiting.insert(std::ranges::lower_bound(client.waiting, id), id);
+  return id;
+}
+
 void Scheduler::remove(RequestId id) {
   if (const auto found = std::ranges::find(running_, id, &Running::id); found != running_.end()) {
     const std::string client = std::move(found->client);

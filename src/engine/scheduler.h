@@ -1,7 +1,7 @@
 // Chooses the sequences of the next step (continuous batching with chunked prefill): one row for each decoding request,
 // then prompt tokens within the prefill token budget, split equally among clients. A request waits, prefills, decodes,
-// and is removed. Admission is fair by client: fewest running requests first, then least service. Plain data: no
-// device, no clock, no memory; engine thread only.
+// and is removed; a preempted one waits and prefills again. Admission is fair by client: fewest running requests first,
+// then least service. Plain data: no device, no clock, no memory; engine thread only.
 #pragma once
 
 #include <deque>
@@ -40,6 +40,9 @@ class Scheduler {
   // `chunk_ends`: ascending positions where a prefill chunk has to end. REQUIRES: waiting, n_cached < n_prompt.
   void admit(RequestId id, int n_prompt, int n_cached, std::vector<int> chunk_ends,
              PromptOutput output = PromptOutput::last_token);
+  // The last admitted request waits again, where it was in its client's queue: before all that arrived after it.
+  // Never the oldest one, so that there is progress. REQUIRES: n_running() > 1.
+  RequestId preempt_youngest();
   void remove(RequestId id);  // in any state; no effect if unknown
 
   // The next step, decode rows first; empty: nothing to do. Valid until the next call.
@@ -63,8 +66,8 @@ class Scheduler {
     int n_until_chunk_end() const;
   };
   struct Client {
-    double service = 0;  // tokens computed for it; a new client starts at the minimum of the others
-    std::deque<RequestId> waiting;
+    double service = 0;             // tokens computed for it; a new client starts at the minimum of the others
+    std::deque<RequestId> waiting;  // ascending
     int n_running = 0;
     int n_overtaken = 0;  // requests that are newer than its oldest waiting one and were admitted first
   };

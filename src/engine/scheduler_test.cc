@@ -180,6 +180,50 @@ TEST(Scheduler, a_request_does_not_inherit_the_age_of_one_that_was_withdrawn) {
   EXPECT_EQ(scheduler.admission_order().front(), 200u);
 }
 
+TEST(Scheduler, a_preempted_request_waits_before_all_that_arrived_after_it_and_prefills_again) {
+  Scheduler scheduler({.step_tokens = 64, .max_decode_slowdown = 2.2});
+  add(scheduler, 1, 5);
+  add(scheduler, 2, 5);
+  add(scheduler, 3, 5);
+  scheduler.enqueue(4, "a");
+  step(scheduler);
+  EXPECT_EQ(scheduler.preempt_youngest(), 3u);
+  EXPECT_EQ(scheduler.preempt_youngest(), 2u);
+  EXPECT_EQ(scheduler.admission_order(), (std::vector<RequestId>{2, 3, 4}));
+  EXPECT_EQ(scheduler.n_running(), 1);
+  EXPECT_EQ(step(scheduler), (std::vector<Chunk>{{1, 5, 1}}));
+  scheduler.admit(2, 6, 4, {});
+  step(scheduler);
+  EXPECT_EQ(step(scheduler), (std::vector<Chunk>{{1, 7, 1}, {2, 6, 1}}));
+  scheduler.remove(3);
+  EXPECT_EQ(scheduler.admission_order(), (std::vector<RequestId>{4}));
+}
+
+TEST(Scheduler, a_resumed_request_is_the_youngest) {
+  Scheduler scheduler({.step_tokens = 64, .max_decode_slowdown = 2.2});
+  add(scheduler, 1, 5);
+  add(scheduler, 2, 5);
+  EXPECT_EQ(scheduler.preempt_youngest(), 2u);
+  add(scheduler, 3, 5, "b");
+  scheduler.admit(2, 6, 0, {});
+  EXPECT_EQ(scheduler.preempt_youngest(), 2u);
+  EXPECT_EQ(scheduler.preempt_youngest(), 3u);
+}
+
+TEST(Scheduler, a_preempted_request_does_not_count_as_overtaken_by_those_admitted_before) {
+  Scheduler scheduler({.step_tokens = 64, .max_decode_slowdown = 2.2});
+  add(scheduler, 1, 5, "busy");
+  add(scheduler, 2, 5, "busy");
+  for (RequestId id = 100; id < 120; ++id) add(scheduler, id, 5, std::to_string(id));
+  for (RequestId id = 119; id >= 100; --id) {
+    EXPECT_EQ(scheduler.preempt_youngest(), id);
+    scheduler.remove(id);
+  }
+  EXPECT_EQ(scheduler.preempt_youngest(), 2u);
+  scheduler.enqueue(200, "new");
+  EXPECT_EQ(scheduler.admission_order(), (std::vector<RequestId>{200, 2}));
+}
+
 TEST(Scheduler, an_idle_client_gets_no_credit) {
   Scheduler scheduler({.step_tokens = 64, .max_decode_slowdown = 2.2});
   add(scheduler, 1, 5, "busy");

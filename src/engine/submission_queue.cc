@@ -87,10 +87,16 @@ void SubmissionQueue::on_admitted(const RequestState& request) {
   remove_waiting(request.request.client);
 }
 
+void SubmissionQueue::on_preempted(const RequestState& request) {
+  const std::lock_guard lock(mutex_);
+  ++n_waiting_;
+  ++n_waiting_of_[request.request.client];
+}
+
 void SubmissionQueue::on_ended(const RequestState& request) {
   const std::lock_guard lock(mutex_);
   --n_open_;
-  if (!request.is_admitted) remove_waiting(request.request.client);
+  if (!request.is_running) remove_waiting(request.request.client);
 }
 
 void SubmissionQueue::wait(std::stop_token stop) {

@@ -37,8 +37,10 @@ class SubmissionQueue {
   Submissions take_all();
   bool has_submissions() const;
   void on_admitted(const RequestState& request);  // the request left the queue
-  void on_ended(const RequestState& request);     // waiting or running before
-  void wait(std::stop_token stop);                // until there are submissions or a stop
+  // The request waits again. It takes no space from others: its sequence slot is free, and they may wait for that.
+  void on_preempted(const RequestState& request);
+  void on_ended(const RequestState& request);  // waiting or running before
+  void wait(std::stop_token stop);             // until there are submissions or a stop
 
  private:
   std::string rejection_reason(const std::string& client) const;

@@ -356,11 +356,12 @@ TEST_F(ApiTest, openapi_and_manual_cover_every_route_and_field) {
 
 TEST_F(ApiTest, metrics_are_histograms_under_vllms_names) {
   const std::string text = start("GET", "/metrics", "")->response.body;
-  for (const char* line : {"# TYPE vllm:time_to_first_token_seconds histogram",
-                           "vllm:time_to_first_token_seconds_bucket{model_name=\"scripted\",le=\"+Inf\"} 0",
-                           "vllm:num_requests_running{model_name=\"scripted\"} 0",
-                           "vllm:request_success_total{model_name=\"scripted\",finished_reason=\"length\"} 0",
-                           "zinc_prefix_lookups_total{model_name=\"scripted\",miss=\"diverged\"} 0"}) {
+  for (const char* line :
+       {"# TYPE vllm:time_to_first_token_seconds histogram",
+        "vllm:time_to_first_token_seconds_bucket{model_name=\"scripted\",le=\"+Inf\"} 0",
+        "vllm:num_requests_running{model_name=\"scripted\"} 0", "vllm:num_preemptions_total{model_name=\"scripted\"} 0",
+        "vllm:request_success_total{model_name=\"scripted\",finished_reason=\"length\"} 0",
+        "zinc_prefix_lookups_total{model_name=\"scripted\",miss=\"diverged\"} 0"}) {
     EXPECT_NE(text.find(line), std::string::npos) << line;
   }
 }

@@ -26,12 +26,12 @@ std::unique_ptr<KvCache> make_cache() {
 
 void use(KvCache& cache, const std::vector<TokenId>& tokens) {
   const int n = static_cast<int>(tokens.size());
-  std::optional<Admission> admission = cache.admit(tokens, n, n - 1);
+  std::optional<Admission> admission = cache.admit(tokens, n - 1);
   ZINC_CHECK(admission.has_value());
   SequenceCache& sequence = admission->sequence;
   while (sequence.n_tokens < n) {
     const int end = std::min(n, sequence.n_tokens + 20);
-    cache.grow(sequence, end);
+    ZINC_CHECK(cache.grow(sequence, end));
     sequence.n_tokens = end;
   }
   cache.finish(std::move(sequence), tokens);

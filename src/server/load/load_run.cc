@@ -13,8 +13,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kMaxWait{200};
 constexpr size_t kBaselineEvents = 40;  // per stream, before the long prompt is sent
 constexpr size_t kWarmupEvents = 5;     // ignored: other streams may still be in prefill
-constexpr int kGapTokens =
-    1000;  // more than a stream generates during the prefill; KV memory is reserved for all of them
+constexpr int kGapTokens = 1000;        // more than a stream generates during the prefill
 
 json::object body_of(const LoadPlan& plan, const RequestMix& mix, size_t request) {
   json::object body = mix.body(request);
