@@ -137,9 +137,8 @@ bool EngineLoop::shares_prefix_in_prefill(const RequestState& request) const {
   return false;
 }
 
-// The watermark, one page per sequence: after an admission every sequence can grow by a page, about 32 steps, before
-// another one has to be preempted. Without it a preempted request would be resumed into the pages that it has just
-// lost.
+// The watermark is one page per sequence: after an admission all of them can grow by a page before one is preempted.
+// Without it a preempted request would be resumed into the pages that it has just lost.
 bool EngineLoop::admit(RequestState& request) {
   if (request.admission_failed_at == cache_->version()) return false;  // nothing was freed since
   const std::span<const TokenId> tokens = request.output.tokens();
@@ -272,7 +271,8 @@ bool EngineLoop::can_pipeline_next_step(std::span<const ScheduledSequence> seque
   });
 }
 
-void EngineLoop::start_next_step_if_pages_last() {
+// Not if its pages have run out.
+void EngineLoop::try_start_next_step() {
   std::vector<ScheduledSequence> next = current_.sequences;
   for (ScheduledSequence& entry : next) ++entry.begin;
   if (allocate_pages(next)) start(next_, next, Tokens::on_device);
@@ -282,7 +282,7 @@ void EngineLoop::start_next_step_if_pages_last() {
 void EngineLoop::run_step(std::span<const ScheduledSequence> sequences) {
   if (!current_.is_in_flight) start(current_, sequences, Tokens::known);
   if (!sequences.empty() && sequences.size() == current_.sequences.size() && can_pipeline_next_step(sequences))
-    start_next_step_if_pages_last();
+    try_start_next_step();
   const Clock::time_point waited = options_.trace ? Clock::now() : Clock::time_point();
   const Result<StepOutput> output = plan_->wait();
   const Clock::time_point done = Clock::now();

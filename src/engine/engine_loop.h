@@ -1,10 +1,10 @@
 // The engine thread's part of the engine: drains the submission queue, admits requests, runs steps, emits tokens.
 // Engine thread only, except stats(). If the KV pages of a step run out, the youngest requests are preempted before it
-// starts. Async scheduling: if the device samples every token of a step and no request
-// waits, the next step is started before this one has ended, with the tokens still on the device. A request that ends
-// or is cancelled before then ends immediately; its pages and its state slot are released when that step is done. That
-// step has then also fed the request's last token. A step is not started early if its pages have run out, so that no
-// request is preempted while one of its rows is in flight.
+// starts. Async scheduling: if the device samples every token of a step and no request waits, the next step is started
+// before this one has ended, with the tokens still on the device. A request that ends or is cancelled before then ends
+// immediately; its pages and its state slot are released when that step is done. That step has then also fed the
+// request's last token. If its pages have run out, a step is not started early: no request is preempted with a row in
+// flight.
 #pragma once
 
 #include <map>
@@ -74,7 +74,7 @@ class EngineLoop {
   void start(InFlightStep& step, std::span<const ScheduledSequence> sequences, Tokens tokens);
   void start_masks(std::span<const ScheduledSequence> sequences);
   bool can_pipeline_next_step(std::span<const ScheduledSequence> sequences) const;
-  void start_next_step_if_pages_last();
+  void try_start_next_step();
   void apply_output(const InFlightStep& done, const Result<StepOutput>& output);
   static void report_progress(RequestState& request);
   void score_prompt(RequestState& request, const ScheduledSequence& entry, std::span<float> logits);
