@@ -363,6 +363,22 @@ TEST_F(PreemptedRequest, of_a_draining_engine_still_ends_with_its_whole_output) 
   EXPECT_TRUE(engine_->drained());
 }
 
+class WaitingRequest : public PreemptedRequest {};
+
+// Its prompt would fit, but the older request would need one of its pages after 13 tokens.
+TEST_F(WaitingRequest, is_not_admitted_while_an_older_one_needs_its_pages_to_grow) {
+  start();
+  Request older = request(20, 1);
+  older.options.max_tokens = 40;
+  const Submitted first = submit(older);
+  engine_->step();
+  const Submitted second = submit(request(7 * kPageTokens, 2));
+  while (first.output->n_ends == 0) engine_->step();
+  EXPECT_EQ(engine_->stats().n_preempted, 0u);
+  EXPECT_EQ(second.output->last_progress.n_total, 0);
+  expect_equal_to_solo(second);
+}
+
 // The default context is one of which four fit.
 TEST(Admission, sixteen_requests_without_a_token_limit_run_at_the_same_time_in_a_cache_of_four_contexts) {
   const std::unique_ptr<Engine> engine =

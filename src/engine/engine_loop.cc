@@ -138,7 +138,7 @@ bool EngineLoop::shares_prefix_in_prefill(const RequestState& request) const {
 }
 
 // The watermark is one page per sequence: after an admission all of them can grow by a page before one is preempted.
-// Without it a preempted request would be resumed into the pages that it has just lost.
+// Without it the prefill of a request is often wasted, because an older one needs its pages a few steps later.
 bool EngineLoop::admit(RequestState& request) {
   if (request.admission_failed_at == cache_->version()) return false;  // nothing was freed since
   const std::span<const TokenId> tokens = request.output.tokens();
