@@ -59,12 +59,12 @@ double number(const json::value& object, std::string_view key) { return object.a
 
 class BenchCommand : public ProgramRunner {
  protected:
-  // A peer that answers 10 tokens/s to whatever it is asked, and writes down what that was.
+  // A peer that prints `answer` with the values of its options, and writes its arguments down.
   std::string peer_script(std::string_view answer = "[{\"n_prompt\":$p,\"n_gen\":$n,\"n_depth\":$d,\"avg_ts\":10.0}]") {
     const std::string path = file("peer.sh", fmt::format(R"(#!/bin/sh
 echo "$@" >> calls
 while [ $# -gt 0 ]; do
-  case "$1" in -p) p=$2;; -n) n=$2;; -d) d=$2;; esac
+  case "$1" in -p) p=$2;; -n) n=$2;; -d) d=$2;; -c) c=$2;; -npp) npp=$2;; -ntg) ntg=$2;; -npl) npl=$2;; esac
   shift
 done
 cat <<END
@@ -249,6 +249,77 @@ TEST_F(BenchCommand, kernels_of_a_step_have_times_and_bandwidth) {
                            {"| kernel |", "| attention | cpu |", "ms per step; reads"}));
   EXPECT_TRUE(
       contains_all(refusal({"bench", kModel, "--kernels", "--device", "reference"}, 1), {"reference", "times"}));
+}
+
+TEST_F(BenchCommand, a_batch_has_the_figures_of_llama_batched_bench) {
+  const json::value list = json_of({"bench", kModel, "--batch", "1,3", "-p", "16", "-n", "4,6", "-r", "3", "-t", "1"});
+  std::vector<std::string> tests;
+  for (const json::value& entry : list.as_array()) {
+    const double n = number(entry, "n_sequences"), n_prompt = n * number(entry, "n_prompt");
+    const double n_gen = n * number(entry, "n_gen"), n_kv = number(entry, "n_kv_tokens");
+    tests.push_back(fmt::format("{} {} {}", n_prompt, n_gen, n_kv));
+    for (const auto& [phase, n_tokens] : {std::pair{"prefill", n_prompt}, {"decode", n_gen}, {"total", n_kv}}) {
+      const std::string name = phase;
+      const double seconds = number(entry, name + "_seconds");
+      EXPECT_GT(seconds, 0);
+      EXPECT_DOUBLE_EQ(number(entry, name + "_tokens_per_second"), n_tokens / seconds);
+      EXPECT_GE(number(entry, name + "_spread"), 0);
+      EXPECT_EQ(entry.at(name + "_seconds_samples").as_array().size(), 3u);
+    }
+    EXPECT_EQ(entry.at("model").as_string(), kModel);
+    EXPECT_EQ(number(entry, "n_threads"), 1);
+    EXPECT_GT(number(entry, "cache_bytes"), 0);
+    EXPECT_EQ(entry.at("model_hash").as_string().size(), 64u);
+    EXPECT_FALSE(entry.as_object().contains("peer"));
+  }
+  EXPECT_EQ(tests, (std::vector<std::string>{"16 4 20", "48 12 60", "16 6 22", "48 18 66"}));
+  const ProcessResult text = zinc({"bench", kModel, "--batch", "2", "-p", "16", "-n", "4", "-r", "1"});
+  EXPECT_TRUE(contains_all(text.out, {"| PP | TG | B | N_KV | T_PP s | S_PP t/s | T_TG s | S_TG t/s | T s | S t/s |",
+                                      "| 16 | 4 | 2 | 40 |", "KV cache"}));
+  EXPECT_EQ(text.out.find("ratio"), std::string::npos);
+}
+
+TEST_F(BenchCommand, a_batch_is_compared_with_llama_batched_bench) {
+  const std::string answer = R"({"pp": $npp, "tg": $ntg, "pl": $npl, "n_kv": $c, "t_pp": 0.5, "t_tg": 2.0})";
+  const Arguments batch = {"bench", kModel, "--batch", "1,2", "-p", "8", "-n", "4", "-r", "2", "-t", "1", "--against"};
+  const auto against = [&](const std::string& peer) {
+    Arguments arguments = batch;
+    arguments.push_back(peer);
+    return arguments;
+  };
+  const json::value list = json_of(against(peer_script("log line\n" + answer) + " -fa 1"));
+  ASSERT_EQ(list.as_array().size(), 2u);
+  const json::value& entry = list.at(1);
+  EXPECT_EQ(number(entry.at("peer"), "prefill_tokens_per_second"), 2 * 8 / 0.5);
+  EXPECT_EQ(number(entry.at("peer"), "decode_tokens_per_second"), 2 * 4 / 2.0);
+  EXPECT_EQ(number(entry.at("peer"), "total_tokens_per_second"), 24 / 2.5);
+  EXPECT_DOUBLE_EQ(number(entry, "decode_ratio"), number(entry, "decode_tokens_per_second") / 4);
+  EXPECT_DOUBLE_EQ(number(entry, "prefill_ratio"), number(entry, "prefill_tokens_per_second") / 32);
+  const auto call = [](int n_kv, int n) {
+    return fmt::format("-fa 1 -m {} -c {} -npp 8 -ntg 4 -npl {} -t 1 --output-format jsonl\n", kModel, n_kv, n);
+  };
+  EXPECT_EQ(read("calls"), call(12, 1) + call(24, 2) + call(12, 1) + call(24, 2));
+  EXPECT_TRUE(contains_all(zinc(against(peer_script(answer))).out, {"| peer S_TG | ratio |", "| 4.00 |"}));
+
+  EXPECT_TRUE(
+      contains_all(refusal(against(peer_script("[]")), 1), {"peer.sh", "--output-format jsonl", "no entry for"}));
+  const std::string shared = R"({"pp": $npp, "tg": $ntg, "pl": $npl, "n_kv": 1, "t_pp": 0.5, "t_tg": 2.0})";
+  EXPECT_TRUE(contains_all(refusal(against(peer_script(shared)), 1), {"n_kv is 1 instead of 12", "-pps"}));
+  const std::string no_times = R"({"pp": $npp, "tg": $ntg, "pl": $npl, "n_kv": $c})";
+  EXPECT_TRUE(contains_all(refusal(against(peer_script(no_times)), 1), {"'t_pp' and 't_tg'"}));
+  EXPECT_TRUE(contains_all(refusal(against("no-such-program"), 1), {"no-such-program", "llama-batched-bench"}));
+}
+
+TEST_F(BenchCommand, a_batch_that_makes_no_sense_says_what_to_do) {
+  const auto refused = [&](Arguments arguments) {
+    arguments.insert(arguments.begin(), {"bench", kModel, "--batch", "2"});
+    return refusal(arguments, 2);
+  };
+  EXPECT_TRUE(contains_all(refused({"-d", "8"}), {"-d", "set their length with -p"}));
+  EXPECT_TRUE(contains_all(refused({"--kernels"}), {"--kernels", "-p and -n"}));
+  EXPECT_TRUE(contains_all(refused({"--scenario", "core"}), {"--scenario", "-p and -n"}));
+  EXPECT_TRUE(contains_all(refused({"-n", "0"}), {"-p and -n to at least 1"}));
+  EXPECT_EQ(zinc({"bench", kModel, "--batch", "0"}).exit_code, 2);
 }
 
 TEST_F(BenchCommand, failed_requests_fail_the_run_without_a_row_of_zeros) {

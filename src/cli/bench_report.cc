@@ -1,17 +1,10 @@
 #include "cli/bench_report.h"
 
-#include <algorithm>
-#include <filesystem>
-
-#include "base/processor_info.h"
-#include "base/sanitize_for_terminal.h"
 #include "base/version.h"
+#include "cli/align_columns.h"
 
 namespace zinc {
 namespace {
-
-constexpr size_t kMaxNameBytes = 200;
-constexpr double kSteady = 0.03;  // spread of rounds and change of clocks that need no warning
 
 std::string test_name(const BenchTest& test) {
   return test.scenario.empty() ? test.name() : fmt::format("{} {}", test.scenario, test.name());
@@ -26,11 +19,6 @@ Samples request_seconds(const BenchRun& run, std::string_view scenario) {
     for (size_t i = 0; i < total.values.size(); ++i) total.values[i] += row.test.n_tokens() / row.rates.values[i];
   }
   return total;
-}
-
-std::string clocks_text(const Samples& clocks) {
-  if (clocks.values.empty()) return "unknown clock";
-  return fmt::format("clock {:.0f} -> {:.0f} MHz", clocks.values.front(), clocks.values.back());
 }
 
 // Medians of one row, relative to the peaks and the peer.
@@ -61,9 +49,7 @@ std::string rate_cells(const Samples& rates) {
 
 std::string row_line(const BenchRun& run, const BenchRow& row, bool has_peer) {
   const Figures f = figures_of(run, row);
-  const std::string file = std::filesystem::path(run.model).filename().string();
-  std::string line = fmt::format("| {} | {} | {} | {} |", sanitize_for_terminal(file, kMaxNameBytes), run.backend,
-                                 run.n_threads, test_name(row.test));
+  std::string line = conditions_cells(run) + fmt::format(" {} |", test_name(row.test));
   line += rate_cells(row.rates);
   line += fmt::format(" {:.2f} | {} | {:.1f} | {} |", f.bytes_per_s / 1e9, percent(f.bandwidth_share),
                       f.flops_per_s / 1e9, percent(f.flop_share));
@@ -101,47 +87,28 @@ std::string scenario_lines(const BenchRun& run) {
   return lines;
 }
 
-std::string provenance_line(const BenchRun& run) {
-  return fmt::format("model {:.12}, {}, {}, {}{}, {}\n", run.model_hash, version_text(), program_compiler(),
-                     processor_name().empty() ? "unknown processor" : processor_name(),
-                     run.driver.empty() ? "" : ", " + run.driver, clocks_text(run.clocks_mhz));
-}
-
 json::value share_or_null(double share) { return share > 0 ? json::value(share) : json::value(nullptr); }
-
-json::array values_of(const Samples& samples) { return json::array(samples.values.begin(), samples.values.end()); }
 
 json::object row_json(const BenchRun& run, const BenchRow& row) {
   const Figures f = figures_of(run, row);
-  json::object entry{{"model", run.model},
-                     {"backend", run.backend},
-                     {"n_prompt", row.test.n_prompt},
+  json::object entry{{"n_prompt", row.test.n_prompt},
                      {"n_gen", row.test.n_gen},
                      {"depth", row.test.depth},
                      {"tokens_per_second", row.rates.median()},
                      {"spread", row.rates.spread()},
                      {"bandwidth_share", share_or_null(f.bandwidth_share)},
                      {"flop_share", share_or_null(f.flop_share)},
-                     {"n_threads", run.n_threads},
                      {"samples", values_of(row.rates)},
                      {"bytes_per_token", row.cost_per_token.weight_and_cache_bytes()},
                      {"flops_per_token", row.cost_per_token.flops},
-                     {"device", run.device},
-                     {"kv_format", run.kv_format},
-                     {"version", program_version()},
-                     {"commit", program_commit()},
                      {"peak_bytes_per_second", share_or_null(run.read_bytes_per_s.median())},
                      {"peak_flops_per_second", share_or_null(run.flops_per_s.median())},
                      {"peak_arithmetic", run.arithmetic},
                      {"file_bytes", run.file_bytes},
                      {"cache_bytes", run.cache_bytes},
                      {"activation_bytes", run.activation_bytes},
-                     {"resident_bytes", run.resident_bytes},
-                     {"model_hash", run.model_hash},
-                     {"compiler", program_compiler()},
-                     {"processor", processor_name()},
-                     {"driver", run.driver},
-                     {"clock_mhz", values_of(run.clocks_mhz)}};
+                     {"resident_bytes", run.resident_bytes}};
+  add_conditions(run, entry);
   if (!row.test.scenario.empty()) {
     entry["scenario"] = row.test.scenario;
     entry["request_seconds"] = request_seconds(run, row.test.scenario).median();
@@ -155,45 +122,6 @@ json::object row_json(const BenchRun& run, const BenchRow& row) {
     entry["ratio"] = f.ratio;
   }
   return entry;
-}
-
-std::vector<std::string> cells_of(std::string_view line) {
-  std::vector<std::string> cells;
-  for (size_t at = 1; at < line.size();) {
-    const size_t end = std::min(line.find('|', at), line.size());
-    const std::string_view cell = line.substr(at, end - at);
-    const size_t first = cell.find_first_not_of(' '), last = cell.find_last_not_of(' ');
-    cells.emplace_back(first == std::string_view::npos ? "" : cell.substr(first, last + 1 - first));
-    at = end + 1;
-  }
-  return cells;
-}
-
-// A Markdown table with its columns padded, without the bars; other lines are unchanged.
-std::string align_columns(std::string_view markdown) {
-  std::vector<std::vector<std::string>> rows;  // a line that is not of the table has one cell
-  std::vector<size_t> widths;
-  for (size_t at = 0; at < markdown.size();) {
-    const size_t end = std::min(markdown.find('\n', at), markdown.size());
-    const std::string_view line = markdown.substr(at, end - at);
-    at = end + 1;
-    if (line.starts_with("|--")) continue;
-    rows.push_back(line.starts_with('|') ? cells_of(line) : std::vector{std::string(line)});
-    if (rows.back().size() < 2) continue;
-    widths.resize(std::max(widths.size(), rows.back().size()));
-    for (size_t i = 0; i < rows.back().size(); ++i) widths[i] = std::max(widths[i], rows.back()[i].size());
-  }
-  std::string text;
-  for (const std::vector<std::string>& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) {
-      const bool is_text = row.size() < 2 || i < 2 || i == 3;  // model, backend, test; the others are numbers
-      text += i == 0 ? "" : "  ";
-      text += is_text ? fmt::format("{:<{}}", row[i], row.size() < 2 ? 0 : widths[i])
-                      : fmt::format("{:>{}}", row[i], widths[i]);
-    }
-    text += "\n";
-  }
-  return text;
 }
 
 std::string step_name(const KernelBenchRun& run) {
@@ -218,23 +146,14 @@ std::string bench_markdown(std::span<const BenchRun> runs) {
   }
   text += "\n";
   for (const BenchRun& run : runs) {
-    text += scenario_lines(run) + peaks_line(run) + memory_line(run) + provenance_line(run);
+    text += scenario_lines(run) + peaks_line(run) + memory_line(run) + conditions_line(run);
   }
   return text;
 }
 
 std::vector<std::string> bench_warnings(const BenchRun& run) {
-  std::vector<std::string> warnings;
-  if (run.clocks_mhz.spread() > kSteady) {
-    const double low = std::ranges::min(run.clocks_mhz.values), high = std::ranges::max(run.clocks_mhz.values);
-    warnings.push_back(fmt::format(
-        "the clock moved between {:.0f} and {:.0f} MHz: figures of other runs are not comparable", low, high));
-  }
-  for (const BenchRow& row : run.rows) {
-    if (row.rates.spread() <= kSteady) continue;
-    warnings.push_back(fmt::format("{}: the rounds spread over {:.1f} %: use more rounds (-r) on an idle machine",
-                                   test_name(row.test), row.rates.spread() * 100));
-  }
+  std::vector<std::string> warnings = clock_warnings(run);
+  for (const BenchRow& row : run.rows) add_spread_warning(test_name(row.test), row.rates, warnings);
   return warnings;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "cli/bench_conditions.h"
 #include "engine/bench.h"
 #include "engine/kernel_bench.h"
 
@@ -19,15 +20,11 @@ struct BenchRow {
 };
 
 // The tests of one model at one thread count, and the peaks measured between them.
-struct BenchRun {
-  std::string model, backend, device, arithmetic, kv_format;
-  int n_threads = 0;
+struct BenchRun : BenchConditions {
+  std::string arithmetic = {};
   Samples read_bytes_per_s = {}, flops_per_s = {};
   size_t file_bytes = 0, cache_bytes = 0, activation_bytes = 0, resident_bytes = 0;  // resident: after the tests
   std::vector<BenchRow> rows = {};
-  std::string model_hash = {};  // of the file, in hexadecimal digits
-  std::string driver = {};      // of a GPU
-  Samples clocks_mhz = {};      // of the device: before the first round and after each one; empty: unknown
 };
 
 std::string bench_markdown(std::span<const BenchRun> runs);

@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+
 #include "base/json.h"
 #include "base/sanitize_for_terminal.h"
 #include "base/subprocess.h"
@@ -45,39 +47,73 @@ Result<double> read_peer_speed(std::string_view text, const BenchTest& test) {
               test.n_prompt, test.n_gen, test.depth);
 }
 
-Result<PeerBench> PeerBench::find(const std::string& command) {
+// Lines that are not JSON objects are the program's log.
+Result<BatchTimes> read_peer_times(std::string_view text, const BatchTest& test) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = text.substr(at, end - at);
+    at = end + 1;
+    if (!line.starts_with('{')) continue;
+    ZINC_TRY(parsed, parse_json(line));
+    const json::object& entry = parsed.as_object();
+    if (number_or(entry, "pp", 0) != test.n_prompt || number_or(entry, "tg", 0) != test.n_gen ||
+        number_or(entry, "pl", 0) != test.n_sequences) {
+      continue;
+    }
+    const BatchTimes times{.prefill_s = number_or(entry, "t_pp", 0), .decode_s = number_or(entry, "t_tg", 0)};
+    if (times.prefill_s <= 0 || times.decode_s <= 0) {
+      return fail(ErrorCode::invalid_input, "the entry for {} has no positive 't_pp' and 't_tg'", test.name());
+    }
+    if (const double n_kv = number_or(entry, "n_kv", 0); n_kv != static_cast<double>(test.n_kv())) {
+      return fail(ErrorCode::invalid_input, "{}: n_kv is {} instead of {}: the prompts must not be shared (-pps)",
+                  test.name(), n_kv, test.n_kv());
+    }
+    return times;
+  }
+  return fail(ErrorCode::invalid_input, "no entry for {} (pp {}, tg {}, pl {})", test.name(), test.n_prompt, test.n_gen,
+              test.n_sequences);
+}
+
+Result<PeerBench> PeerBench::find(const std::string& command, std::string_view expected) {
   std::vector<std::string> words = CLI::detail::split_up(command);
   std::erase(words, "");
-  if (words.empty()) return fail(ErrorCode::invalid_input, "--against: no program given; expected llama-bench");
+  if (words.empty()) return fail(ErrorCode::invalid_input, "--against: no program given; expected {}", expected);
   ZINC_TRY(lookup, run_process({.argv = {"sh", "-c", "command -v \"$0\"", words[0]}}));
   if (lookup.exit_code != 0) {
-    return fail(ErrorCode::not_found, "--against: program {} not found; expected llama-bench", words[0]);
+    return fail(ErrorCode::not_found, "--against: program {} not found; expected {}", words[0], expected);
   }
   return PeerBench(std::move(words));
 }
 
-Result<double> PeerBench::tokens_per_s(const std::string& model, const BenchTest& test, int n_threads) const {
+Result<std::string> PeerBench::run(const std::vector<std::string>& arguments, const std::string& test) const {
   Process process{.argv = command_};
-  const auto add = [&](const char* option, std::string value) {
-    process.argv.emplace_back(option);
-    process.argv.push_back(std::move(value));
-  };
-  add("-m", model);
-  add("-p", std::to_string(test.n_prompt));
-  add("-n", std::to_string(test.n_gen));
-  add("-d", std::to_string(test.depth));
-  add("-r", "1");
-  add("-t", std::to_string(n_threads));
-  add("-o", "json");
+  process.argv.insert(process.argv.end(), arguments.begin(), arguments.end());
   ZINC_TRY(end, run_process(process));
-  if (end.exit_code != 0) {
-    return fail(ErrorCode::invalid_input, "--against: {} exited with code {} at {}: {}", command_[0], end.exit_code,
-                test.name(), last_line(end.err.empty() ? end.out : end.err));
-  }
-  const Result<double> rate = read_peer_speed(end.out, test);
+  if (end.exit_code == 0) return std::move(end.out);
+  return fail(ErrorCode::invalid_input, "--against: {} exited with code {} at {}: {}", command_[0], end.exit_code, test,
+              last_line(end.err.empty() ? end.out : end.err));
+}
+
+Result<double> PeerBench::tokens_per_s(const std::string& model, const BenchTest& test, int n_threads) const {
+  ZINC_TRY(out, run({"-m", model, "-p", std::to_string(test.n_prompt), "-n", std::to_string(test.n_gen), "-d",
+                     std::to_string(test.depth), "-r", "1", "-t", std::to_string(n_threads), "-o", "json"},
+                    test.name()));
+  const Result<double> rate = read_peer_speed(out, test);
   if (rate.ok()) return rate;
   return fail(ErrorCode::invalid_input, "--against: {}: output is not llama-bench JSON (-o json): {}", command_[0],
               rate.error().message);
+}
+
+Result<BatchTimes> PeerBench::batch_times(const std::string& model, const BatchTest& test, int n_threads) const {
+  ZINC_TRY(out, run({"-m", model, "-c", std::to_string(test.n_kv()), "-npp", std::to_string(test.n_prompt), "-ntg",
+                     std::to_string(test.n_gen), "-npl", std::to_string(test.n_sequences), "-t",
+                     std::to_string(n_threads), "--output-format", "jsonl"},
+                    test.name()));
+  const Result<BatchTimes> times = read_peer_times(out, test);
+  if (times.ok()) return times;
+  return fail(ErrorCode::invalid_input,
+              "--against: {}: output is not that of llama-batched-bench (--output-format jsonl): {}", command_[0],
+              times.error().message);
 }
 
 }  // namespace zinc
