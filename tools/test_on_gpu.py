@@ -8,6 +8,7 @@ BUILD is a build folder, BACKEND `cuda` or `vulkan`. Parts:
   cases    op by op against the reference backend (backend_conformance_test)
   steps    batches, prefill chunks, rollbacks, drafts (step_test)
   oracle   recorded logits of every available model (oracle_test)
+  serving  the engine: batches, forks of a conversation, cancellations (device_serving_test)
   sampling device sampling, and steps that run ahead of the host (cuda)
   checks   compute-sanitizer's memcheck and racecheck over tiny models (cuda, with --sanitizer); racecheck needs 10 to 75
            GB of memory per process (gemma3) and is killed silently if there is less: use --jobs 1
@@ -66,6 +67,7 @@ def jobs_of(parts, options):
         *shards("steps", build / "step_test", f"*/{backend}_*{others}", 6),
         *shards("oracle", build / "oracle_test", f"*/{backend}_*{others}", 4),
         *shards("cases", build / "backend_conformance_test", cases + others, 4),
+        *shards("serving", build / "device_serving_test", f"*/{backend}_*{others}", 1),
     ]
     if backend == "cuda":
         for name in ("device_sampling_test", "device_sampling_engine_test"):
