@@ -63,7 +63,6 @@ Status CudaPlan::submit(const StepInputs& in, size_t index) {
   const InFlightStep& step = in_flight(index);
   const Workspace& workspace = workspace_of(step.step_class);
   if (Status s = device_.make_current(); !s.ok()) return s;
-  simt::host::fill_sampling(in, workspace.layout(), upload_of(index));
   const DevicePointer upload = workspace.upload().address();
   if (Status s = device_.copy_h2d(upload, upload_of(index), step.upload_ints * sizeof(int)); !s.ok()) return s;
   if (workspace.hidden_in().size() > 0) {

@@ -1,6 +1,8 @@
 #include "backend/gpu/step_upload.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 
 namespace zinc::gpu {
 namespace {
@@ -42,6 +44,17 @@ size_t fill_page_table(const StepInputs& in, int g, size_t begin, int window, co
   return end;
 }
 
+void fill_sampling(const DeviceSampling& sampling, int* to) {
+  const bool is_greedy = sampling.temperature <= kGreedyTemperature;
+  const uint64_t uniform = std::bit_cast<uint64_t>(sampling.uniform);
+  to[kInvTemperature] = std::bit_cast<int>(is_greedy ? 0.0f : 1.0f / sampling.temperature);
+  to[kTopK] = sampling.top_k;
+  to[kTopP] = std::bit_cast<int>(sampling.top_p);
+  to[kLogMinP] = std::bit_cast<int>(std::log(sampling.min_p));  // min_p 0: minus infinity, which removes no token
+  to[kUniformLow] = static_cast<int>(uniform);
+  to[kUniformHigh] = static_cast<int>(uniform >> 32);
+}
+
 }  // namespace
 
 UploadLayout::UploadLayout(const Bucket& bucket, const Cache& cache, const UploadOptions& options) {
@@ -55,7 +68,7 @@ UploadLayout::UploadLayout(const Bucket& bucket, const Cache& cache, const Uploa
   output_rows = slots + n_seqs;
   logit_rows = output_rows + n_outputs;
   sampling = logit_rows + (options.has_logit_rows ? n_outputs : 0);
-  first_column = sampling + n_seqs * options.sampling_ints;
+  first_column = sampling + n_seqs * kSamplingInts;
   page_tables = first_column + static_cast<size_t>(cache.n_groups()) * n_seqs;
   n_ints = page_tables;
   for (int g = 0; g < cache.n_groups(); ++g) n_ints += n_seqs * static_cast<size_t>(cache.n_pages(g));
@@ -72,6 +85,10 @@ size_t fill_upload(const StepInputs& in, const UploadLayout& layout, const Cache
   std::ranges::copy(in.seq_begin, to + layout.seq_begin);
   std::ranges::copy(in.slots, to + layout.slots);
   std::ranges::copy(in.output_rows, to + layout.output_rows);
+  to[kSampledRows] = static_cast<int>(in.sampling.size());
+  for (size_t i = 0; i < in.sampling.size(); ++i) {
+    fill_sampling(in.sampling[i], to + layout.sampling + i * kSamplingInts);
+  }
   for (size_t s = 0; s < n_seqs; ++s) {
     std::fill(to + layout.seq_of_token + in.seq_begin[s], to + layout.seq_of_token + in.seq_begin[s + 1],
               static_cast<int>(s));

@@ -7,10 +7,8 @@
 
 namespace zinc::gpu {
 
-// Arrays that only some backends have.
 struct UploadOptions {
-  size_t sampling_ints = 0;     // per sequence
-  bool has_logit_rows = false;  // StepInputs::logit_rows
+  bool has_logit_rows = false;  // StepInputs::logit_rows, which only some backends read on the device
 };
 
 // Offsets of the arrays, in ints.
@@ -20,7 +18,7 @@ struct UploadLayout {
   UploadLayout(const Bucket& bucket, const Cache& cache, const UploadOptions& options);
 };
 
-// Writes everything but the arrays of UploadOptions; returns the ints used. `max_seqs`: of the bucket.
+// Writes everything but what only some backends have; returns the ints used. `max_seqs`: of the bucket.
 size_t fill_upload(const StepInputs& in, const UploadLayout& layout, const Cache& cache, int max_seqs, int* to);
 
 }  // namespace zinc::gpu

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <bit>
+#include <cmath>
 
 #include "backend/gpu/step_class.h"
 #include "tests/support/host_device.h"
@@ -21,11 +23,14 @@ TEST(StepUpload, has_only_the_page_table_columns_that_the_step_reads_or_writes) 
   const auto cache =
       std::move(Cache::allocate(layers, sizes, device, {.backend = "test", .kv_formats = kFormats}).value());
   const Bucket bucket{.max_tokens = 8, .max_seqs = 3, .max_outputs = 4};
-  const UploadLayout layout(bucket, *cache, {.sampling_ints = 6, .has_logit_rows = true});
+  const UploadLayout layout(bucket, *cache, {.has_logit_rows = true});
 
   // Sequence 0 is at position 200 with three tokens, sequence 1 at position 31 with one.
   const std::vector<TokenId> tokens = {7, 8, 9, 5};
   const std::vector<int32_t> positions = {200, 201, 202, 31}, seq_begin = {0, 3, 4}, slots = {2, 0}, outputs = {2, 3};
+  const double uniform = std::nextafter(0.5, 1.0);
+  const std::vector<DeviceSampling> sampling = {
+      {}, {.temperature = 0.5f, .top_k = 40, .top_p = 0.9f, .min_p = 0.25f, .uniform = uniform}};
   std::vector<PageId> pages(2 * 10);
   for (size_t i = 0; i < pages.size(); ++i) pages[i] = static_cast<PageId>(100 + i);
   const std::vector<PageTable> tables(2, PageTable{pages, 10});
@@ -36,6 +41,7 @@ TEST(StepUpload, has_only_the_page_table_columns_that_the_step_reads_or_writes) 
                                      .slots = slots,
                                      .page_tables = tables,
                                      .output_rows = outputs,
+                                     .sampling = sampling,
                                      .logit_rows = {},
                                      .hidden = {}},
                                     layout, *cache, bucket.max_seqs, upload.data());
@@ -46,7 +52,15 @@ TEST(StepUpload, has_only_the_page_table_columns_that_the_step_reads_or_writes) 
   EXPECT_EQ(upload[layout.seq_of_token + 3], 1);
   EXPECT_EQ(upload[layout.output_rows + 1], 3);
   EXPECT_EQ(upload[layout.logit_rows], -7) << "an array of the backend";
-  EXPECT_EQ(upload[layout.sampling], -7) << "an array of the backend";
+  EXPECT_EQ(upload[kSampledRows], 2);
+  EXPECT_EQ(upload[layout.sampling + kInvTemperature], 0) << "greedy";
+  const int* second_row = &upload[layout.sampling + kSamplingInts];
+  EXPECT_EQ(std::bit_cast<float>(second_row[kInvTemperature]), 2.0f);
+  EXPECT_EQ(second_row[kTopK], 40);
+  EXPECT_EQ(std::bit_cast<float>(second_row[kTopP]), 0.9f);
+  EXPECT_EQ(std::bit_cast<float>(second_row[kLogMinP]), std::log(0.25f));
+  EXPECT_EQ(second_row[kUniformLow], 1);
+  EXPECT_EQ(second_row[kUniformHigh], 0x3FE00000);
   // Positions 0 to 202 are in columns 0 to 6. A window of 40 from position 200 begins at 161, in column 5.
   EXPECT_EQ(upload[kPageTableStride], 7);
   EXPECT_EQ(upload[kPageTableStride + 1], 2);

@@ -88,6 +88,8 @@ Status Workspace::allocate_buffers(Device& device) {
     if (node.op == Op::attention) measure_attention(node, sizes);
   }
   const size_t n_best = static_cast<size_t>((bucket_.max_outputs + 1) * options_.sample_splits);
+  const int64_t vocab = graph_.logits() ? graph_.info(graph_.logits()).shape.elems() : 0;
+  const size_t n_chunks = static_cast<size_t>(bucket_.max_seqs * ceil_div(vocab, kSampleChunk));
   struct Part {
     Buffer& buffer;
     size_t n_bytes;
@@ -100,7 +102,9 @@ Status Workspace::allocate_buffers(Device& device) {
                            {expert_tiles_, (n_pairs_ + 3 * n_tiles_ + 1) * sizeof(int), "experts"},
                            {delta_prepared_, sizes.delta_floats * sizeof(float), "the chunked delta rule"},
                            {best_, n_best * sizeof(float), "sampling"},
-                           {best_id_, n_best * sizeof(int), "sampling"}}) {
+                           {best_id_, n_best * sizeof(int), "sampling"},
+                           {chunk_best_, n_chunks * sizeof(float), "sampling"},
+                           {sample_chunks_, n_chunks * sizeof(int), "sampling"}}) {
     if (Status s = allocate_buffer(device, part.buffer, part.n_bytes, part.what); !s.ok()) return s;
   }
   return ok_status();

@@ -20,7 +20,7 @@ inline constexpr int kMaxSplitTokens = 8;
 // What the kernels of a backend determine.
 struct WorkspaceOptions {
   KernelLimits kernels;
-  UploadOptions upload;
+  UploadOptions upload = {};
   int expert_tile_rows;      // (row, expert) pairs of one expert per tile
   int sample_splits;         // parts of a row of logits searched in parallel
   bool has_q8_aux = false;   // quantized activations have a copy as 16-bit floats (Q8Buffers::aux)
@@ -71,8 +71,12 @@ class Workspace {
     return n_pairs / options_.expert_tile_rows + std::min(n_pairs, n_experts);
   }
   size_t hidden_in_floats() const { return hidden_in_floats_; }  // per token; 0: the graph has no hidden-state input
+  // Sampling on the device: the best token of each part of a row, and per chunk of a row that is not sampled greedily
+  // its maximum, then the chunks with tokens that can be sampled.
   const Buffer& best() const { return best_; }
   const Buffer& best_id() const { return best_id_; }
+  const Buffer& chunk_best() const { return chunk_best_; }
+  const Buffer& sample_chunks() const { return sample_chunks_; }
 
  protected:
   Workspace(const Graph& graph, const Weights& weights, const Cache& cache, const Bucket& bucket,
@@ -113,7 +117,8 @@ class Workspace {
   size_t hidden_in_floats_ = 0;
   std::vector<RopeFrequencies> rope_frequencies_;
   std::vector<size_t> rope_index_;  // per node
-  Buffer arena_, q8_, partial_, done_counters_, expert_tiles_, best_, best_id_, delta_prepared_;
+  Buffer arena_, q8_, partial_, done_counters_, expert_tiles_, delta_prepared_;
+  Buffer best_, best_id_, chunk_best_, sample_chunks_;
 };
 
 }  // namespace zinc::gpu

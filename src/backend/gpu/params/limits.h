@@ -16,19 +16,31 @@ inline constexpr int kChunkPositions = 256;  // KV positions of a chunk, which h
 inline constexpr int kMaxPageGroups = 4;     // KV page groups of a model
 inline constexpr int kMaxTaps = 8;           // taps of a short convolution
 inline constexpr int kMaxExperts = 1024;
-inline constexpr int kDeltaChunk = 64;  // tokens per chunk of the chunked gated delta rule
+inline constexpr int kDeltaChunk = 64;   // tokens per chunk of the chunked gated delta rule
+inline constexpr int kSampleChunk = 64;  // logits per chunk whose maximum is stored for sampling
 
 // Index of each count in the step's upload.
 enum Count : int {
   kTokens = 0,
   kSeqs = 1,
   kOutputs = 2,
-  kSampledRows = 3,                       // CUDA: rows sampled on the device, the first of the outputs
-  kLogitRows = 3,                         // Vulkan: rows whose logits are copied to the host
+  kSampledRows = 3,                       // outputs with sampling parameters: all or none
   kPageTableStride = 4,                   // + page group: columns per sequence in its page table
   kPageTableOffset = 4 + kMaxPageGroups,  // + page group: index of its page table in the upload, in ints
   kStepNumber = 4 + 2 * kMaxPageGroups,   // Vulkan: submissions of this recording, including the current one
+  kLogitRows = 5 + 2 * kMaxPageGroups,    // Vulkan: rows whose logits are copied to the host
   kCounts = 16
+};
+
+// Sampling parameters of a row in the step's upload: floats and the double by their bits.
+enum SamplingField : int {
+  kInvTemperature = 0,  // 0: greedy
+  kTopK = 1,
+  kTopP = 2,
+  kLogMinP = 3,
+  kUniformLow = 4,
+  kUniformHigh = 5,
+  kSamplingInts = 6
 };
 
 // The values of zinc::Act, and none.

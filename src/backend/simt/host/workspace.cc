@@ -1,23 +1,9 @@
 #include "backend/simt/host/workspace.h"
 
-#include <bit>
-#include <cmath>
-
-#include "base/ceil_div.h"
+#include <algorithm>
 
 namespace zinc::simt::host {
 namespace {
-
-void fill_row(const DeviceSampling& sampling, int* to) {
-  const bool is_greedy = sampling.temperature <= kGreedyTemperature;
-  const uint64_t uniform = std::bit_cast<uint64_t>(sampling.uniform);
-  to[simt::kInvTemperature] = std::bit_cast<int>(is_greedy ? 0.0f : 1.0f / sampling.temperature);
-  to[simt::kTopK] = sampling.top_k;
-  to[simt::kTopP] = std::bit_cast<int>(sampling.top_p);
-  to[simt::kLogMinP] = std::bit_cast<int>(std::log(sampling.min_p));  // min_p 0: minus infinity, which removes no token
-  to[simt::kUniformLow] = static_cast<int>(uniform);
-  to[simt::kUniformHigh] = static_cast<int>(uniform >> 32);
-}
 
 // The gemms on tensor cores and of float weights have no gated epilogue.
 bool has_gated_epilogue(const DeviceLimits& device, const PanelFormat& format, bool has_experts) {
@@ -88,7 +74,6 @@ Result<std::unique_ptr<Workspace>> Workspace::allocate(const Graph& graph, const
                                                        const gpu::Cache& cache, gpu::Device& device,
                                                        const DeviceLimits& limits, const Bucket& bucket) {
   const gpu::WorkspaceOptions options{.kernels = kernel_limits(limits),
-                                      .upload = {.sampling_ints = simt::kSamplingInts},
                                       .expert_tile_rows = simt::kTileTokens,
                                       .sample_splits = simt::kSampleSplits,
                                       .has_q8_aux = limits.has_wgmma()};
@@ -96,22 +81,20 @@ Result<std::unique_ptr<Workspace>> Workspace::allocate(const Graph& graph, const
   if (Status s = workspace->allocate_buffers(device); !s.ok()) return s.error();
   if (Status s = workspace->allocate_step(device); !s.ok()) return s.error();
   if (Status s = workspace->allocate_router(device); !s.ok()) return s.error();
-  if (Status s = workspace->allocate_sampling(device); !s.ok()) return s.error();
   if (Status s = workspace->make_rope_tables(device); !s.ok()) return s.error();
   return workspace;
-}
-
-void fill_sampling(const StepInputs& in, const gpu::UploadLayout& layout, int* upload) {
-  upload[simt::kSampledRows] = static_cast<int>(in.sampling.size());
-  for (size_t i = 0; i < in.sampling.size(); ++i) {
-    fill_row(in.sampling[i], upload + layout.sampling + i * simt::kSamplingInts);
-  }
 }
 
 Status Workspace::allocate_step(gpu::Device& device) {
   const size_t hidden_bytes = hidden_in_floats() * static_cast<size_t>(bucket_.max_tokens) * sizeof(float);
   if (Status s = allocate_buffer(device, hidden_in_, hidden_bytes, "hidden states"); !s.ok()) return s;
   if (Status s = allocate_buffer(device, upload_, layout().n_ints * sizeof(int), "step inputs"); !s.ok()) {
+    return s;
+  }
+  const size_t n_outputs = static_cast<size_t>(std::max(1, bucket_.max_outputs));
+  if (Status s = allocate_buffer(device, sampled_, n_outputs * sizeof(int), "sampling"); !s.ok()) return s;
+  const size_t n_chunks = sample_chunks().size() / sizeof(int);
+  if (Status s = allocate_buffer(device, chunk_masses_, n_chunks * sizeof(unsigned long long), "sampling"); !s.ok()) {
     return s;
   }
   const int* base = upload_.device_ptr<const int>();
@@ -139,19 +122,6 @@ Status Workspace::allocate_router(gpu::Device& device) {
     n_router_floats_ = std::max(n_router_floats_, n_experts * n_gates);
   }
   return allocate_buffer(device, router_partial_, (n_router_floats_ + n_gates) * sizeof(float), "experts");
-}
-
-Status Workspace::allocate_sampling(gpu::Device& device) {
-  const size_t n_outputs = static_cast<size_t>(std::max(1, bucket_.max_outputs));
-  const int64_t vocab = graph_.logits() ? graph_.info(graph_.logits()).shape.elems() : 0;
-  const size_t n_chunks = static_cast<size_t>(bucket_.max_seqs * ceil_div(vocab, simt::kSampleChunk));
-  const auto allocate = [&](Buffer& buffer, size_t n_bytes) {
-    return allocate_buffer(device, buffer, n_bytes, "sampling");
-  };
-  if (Status s = allocate(sampled_, n_outputs * sizeof(int)); !s.ok()) return s;
-  if (Status s = allocate(chunk_best_, n_chunks * sizeof(float)); !s.ok()) return s;
-  if (Status s = allocate(sample_chunks_, n_chunks * sizeof(int)); !s.ok()) return s;
-  return allocate(chunk_masses_, n_chunks * sizeof(unsigned long long));
 }
 
 Status Workspace::make_rope_tables(gpu::Device& device) {

@@ -1,5 +1,5 @@
-// Device memory of the simt kernels of one plan: in addition to gpu::Workspace the step inputs, RoPE tables, split-K
-// partial sums of routers, and the buffers of sampling on the device.
+// Device memory of the simt kernels of one plan: in addition to gpu::Workspace the inputs and sampled tokens of the
+// step, RoPE tables, split-K partial sums of routers, and the masses of chunks in sampling.
 #pragma once
 
 #include <array>
@@ -49,11 +49,8 @@ class Workspace final : public gpu::Workspace {
   float* gate_partial() const { return router_partial() + n_router_floats_; }
   const Buffer& upload() const { return upload_; }
   const Buffer& hidden_in() const { return hidden_in_; }  // input hidden states of the step
-  // Sampling on the device.
   const int* sampling_params() const { return upload_.device_ptr<const int>() + layout().sampling; }
   const Buffer& sampled() const { return sampled_; }
-  float* chunk_best() const { return chunk_best_.device_ptr<float>(); }
-  int* sample_chunks() const { return sample_chunks_.device_ptr<int>(); }
   unsigned long long* chunk_masses() const { return chunk_masses_.device_ptr<unsigned long long>(); }
 
  private:
@@ -62,16 +59,12 @@ class Workspace final : public gpu::Workspace {
       : gpu::Workspace(graph, weights, cache, bucket, options) {}
   Status allocate_step(gpu::Device& device);
   Status allocate_router(gpu::Device& device);
-  Status allocate_sampling(gpu::Device& device);
   Status make_rope_tables(gpu::Device& device);
 
   simt::Step step_{};
   size_t n_router_floats_ = 0;
   std::vector<RopeTable> rope_tables_;  // as rope_frequencies()
-  Buffer router_partial_, upload_, hidden_in_, sampled_, chunk_best_, sample_chunks_, chunk_masses_;
+  Buffer router_partial_, upload_, hidden_in_, sampled_, chunk_masses_;
 };
-
-// Writes how the rows of a step are sampled into its upload.
-void fill_sampling(const StepInputs& in, const gpu::UploadLayout& layout, int* upload);
 
 }  // namespace zinc::simt::host

@@ -6,22 +6,11 @@
 namespace zinc::simt {
 
 inline constexpr int kSampleSplits = 32;     // blocks that search a row of logits
-inline constexpr int kSampleChunk = 64;      // logits per chunk whose maximum is stored
 inline constexpr int kSampleThreads = 1024;  // per block of sample_rows
 
-// Sampling parameters of a row in the step's upload: floats by their bits.
-enum SamplingField : int {
-  kInvTemperature = 0,
-  kTopK = 1,
-  kTopP = 2,
-  kLogMinP = 3,
-  kUniformLow = 4,
-  kUniformHigh = 5,
-  kSamplingInts = 6
-};
 struct SampleParams {
   Step step;
-  const int* sampling;  // [kSampledRows rows, kSamplingInts]; an inverse temperature of 0: greedy
+  const int* sampling;  // [kSampledRows rows, kSamplingInts]
   const float* logits;
   float* chunk_best;                 // [rows, chunks], of sampled rows
   int* chunks;                       // likewise
