@@ -29,6 +29,10 @@ void Subgroup::convert(const Instruction& i) {
     for_lanes([&](uint32_t l) {
       const uint32_t bits = slot(from)[l];
       switch (i.op) {
+        case kConvertFToU:
+          if (i.c != 32) fail("unsupported conversion of a float to 64 bits");
+          slot(to)[l] = static_cast<uint32_t>(std::bit_cast<float>(bits));
+          return;
         case kConvertFToS:
           slot(to)[l] = static_cast<uint32_t>(static_cast<int32_t>(std::bit_cast<float>(bits)));
           return;
@@ -72,10 +76,14 @@ void Subgroup::compute_glsl(const Instruction& i) {
       return for_each_component<float>(i, [](float a, float, float) { return std::sqrt(a); });
     case 37:
       return for_each_component<float>(i, [](float a, float b, float) { return b < a ? b : a; });
+    case 38:
+      return for_each_component<uint32_t>(i, [](uint32_t a, uint32_t b, uint32_t) { return std::min(a, b); });
     case 39:
       return for_each_component<int32_t>(i, [](int32_t a, int32_t b, int32_t) { return std::min(a, b); });
     case 40:
       return for_each_component<float>(i, [](float a, float b, float) { return a < b ? b : a; });
+    case 41:
+      return for_each_component<uint32_t>(i, [](uint32_t a, uint32_t b, uint32_t) { return std::max(a, b); });
     case 42:
       return for_each_component<int32_t>(i, [](int32_t a, int32_t b, int32_t) { return std::max(a, b); });
     case 43:
@@ -101,7 +109,7 @@ void Subgroup::compute_glsl(const Instruction& i) {
   }
 }
 
-// 64-bit integers: addresses.
+// 64-bit integers: addresses, and the masses and keys of sampling.
 void Subgroup::compute_wide(const Instruction& i) {
   using W = uint64_t;
   const auto make = [&](auto f) { for_lanes([&](uint32_t l) { set_wide(i.to, l, f(wide(i.a, l), wide(i.b, l))); }); };
@@ -119,8 +127,28 @@ void Subgroup::compute_wide(const Instruction& i) {
       return compare([](W a, W b) { return a == b; });
     case kINotEqual:
       return compare([](W a, W b) { return a != b; });
-    case kShiftRightLogical:  // the shift is 32-bit
+    case kULessThan:
+      return compare([](W a, W b) { return a < b; });
+    case kULessThanEqual:
+      return compare([](W a, W b) { return a <= b; });
+    case kUGreaterThan:
+      return compare([](W a, W b) { return a > b; });
+    case kUGreaterThanEqual:
+      return compare([](W a, W b) { return a >= b; });
+    case kBitwiseOr:
+      return make([](W a, W b) { return a | b; });
+    case kBitwiseXor:
+      return make([](W a, W b) { return a ^ b; });
+    case kBitwiseAnd:
+      return make([](W a, W b) { return a & b; });
+    case kGlsl + 38:
+      return make([](W a, W b) { return std::min(a, b); });
+    case kGlsl + 41:
+      return make([](W a, W b) { return std::max(a, b); });
+    case kShiftRightLogical:  // shifts are 32-bit
       return for_lanes([&](uint32_t l) { set_wide(i.to, l, wide(i.a, l) >> (slot(i.b)[l] & 63)); });
+    case kShiftLeftLogical:
+      return for_lanes([&](uint32_t l) { set_wide(i.to, l, wide(i.a, l) << (slot(i.b)[l] & 63)); });
     default:
       fail("unsupported instruction for 64-bit integers");
   }
@@ -184,8 +212,12 @@ void Subgroup::compute(const Instruction& i) {
       return for_each_component<U>(i, [](U a, U b, U) { return a != b; });
     case kUGreaterThan:
       return for_each_component<U>(i, [](U a, U b, U) { return a > b; });
+    case kUGreaterThanEqual:
+      return for_each_component<U>(i, [](U a, U b, U) { return a >= b; });
     case kULessThan:
       return for_each_component<U>(i, [](U a, U b, U) { return a < b; });
+    case kULessThanEqual:
+      return for_each_component<U>(i, [](U a, U b, U) { return a <= b; });
     case kSGreaterThan:
       return for_each_component<S>(i, [](S a, S b, S) { return a > b; });
     case kSGreaterThanEqual:
@@ -202,6 +234,8 @@ void Subgroup::compute(const Instruction& i) {
       return for_each_component<float, U>(i, [](float a, float b, float) { return a < b; });
     case kFOrdGreaterThan:
       return for_each_component<float, U>(i, [](float a, float b, float) { return a > b; });
+    case kFOrdGreaterThanEqual:
+      return for_each_component<float, U>(i, [](float a, float b, float) { return a >= b; });
     case kShiftRightLogical:
       return for_each_component<U>(i, [](U a, U b, U) { return a >> (b & 31); });
     case kShiftRightArithmetic:

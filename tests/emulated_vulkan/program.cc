@@ -483,7 +483,7 @@ class Decoder : Declarations {
       i.n = static_cast<uint16_t>(t.n_slots);
     }
     if (op == kSDot) i.c = 0;
-    if (op == kUConvert || op == kSConvert || op == kConvertSToF || op == kConvertUToF || op == kConvertFToS) {
+    if (op == kUConvert || op == kSConvert || (op >= kConvertFToU && op <= kConvertUToF)) {
       i.b = width_of(a);
       i.c = width_of(t);
     }

@@ -420,6 +420,7 @@ Subgroup::Stop Subgroup::run(int& budget) {
       case kByteChain:
         access_chain(i);
         break;
+      case kConvertFToU:
       case kConvertFToS:
       case kConvertSToF:
       case kConvertUToF:

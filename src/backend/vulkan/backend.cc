@@ -90,6 +90,7 @@ extern const BackendInfo k_backend_vulkan = {
     .attention_activation_bits = 16,
     .step_tokens = 2048,
     .scan_chunk_tokens = vulkan::kDeltaChunk,
+    .can_sample_on_device = true,
     .priority = 2,
     .is_available = vulkan::is_available,
     .open = vulkan::open,

@@ -270,15 +270,15 @@ Status Lowering::lower(const gpu::SampleCall& call) {
   const shader::SampleParams params{.logits = workspace_.address(n.in[0]),
                                     .best = workspace_.best().address(),
                                     .best_id = workspace_.best_id().address(),
+                                    .chunk_best = workspace_.chunk_best().address(),
+                                    .chunks = workspace_.sample_chunks().address(),
                                     .vocab = static_cast<int>(width(n.in[0]))};
   const MemoryRange best{params.best, workspace_.best().size()};
-  if (Status s = emit({"sample", {{kSpecSampleFirstPass, 1}}}, params, {kSampleSplits, sizes_.max_outputs},
-                      {{range_of(n.in[0])}, {best}});
+  if (Status s = emit({"sample_parts", {}}, params, {kSampleSplits, sizes_.max_outputs}, {{range_of(n.in[0])}, {best}});
       !s.ok()) {
     return s;
   }
-  return emit({"sample", {{kSpecSampleFirstPass, 0}}}, params, {1, sizes_.max_outputs},
-              {{best}, {{cache_.last_sampled(), sizeof(int)}}});
+  return emit({"sample_rows", {}}, params, {1, sizes_.max_outputs}, {{best}, {{cache_.last_sampled(), sizeof(int)}}});
 }
 
 }  // namespace zinc::vulkan

@@ -108,6 +108,7 @@ void VulkanPlan::fill_step_params(size_t index) {
                                   .slots = address(layout.slots),
                                   .output_rows = address(layout.output_rows),
                                   .logit_rows = address(layout.logit_rows),
+                                  .sampling = address(layout.sampling),
                                   .first_column = address(layout.first_column),
                                   .hidden_in = host.hidden_in.address(),
                                   .last_sampled = cache_.last_sampled(),

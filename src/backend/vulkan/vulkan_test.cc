@@ -386,6 +386,8 @@ std::vector<std::pair<std::string, KernelKey>> hot_kernels(const Capabilities& d
   keys.push_back({"chunks", {"delta_prepare", {}}});
   keys.push_back({"chunks", {"delta_chunks", {{kSpecDeltaChunkColumns, 32}}}});
   keys.push_back({"decode, k_dim 128", {"delta_decode", {{kSpecDeltaStateRows, 16}, {kSpecDeltaDecodeTaps, 4}}}});
+  keys.push_back({"first pass", {"sample_parts", {}}});
+  keys.push_back({"second pass", {"sample_rows", {}}});
   return keys;
 }
 

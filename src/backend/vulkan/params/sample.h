@@ -1,4 +1,4 @@
-// Parameters of sample.comp. Declared once: host C++, and GLSL by tools/shaders.
+// Parameters of sample_parts.comp and sample_rows.comp. Declared once: host C++, and GLSL by tools/shaders.
 #pragma once
 
 #include "backend/vulkan/params/step.h"
@@ -11,7 +11,9 @@ namespace shader {
 
 struct SampleParams {
   uint64_t logits;
-  uint64_t best, best_id;  // [R, kSampleSplits]
+  uint64_t best, best_id;  // [R, kSampleSplits]: logit_key() and id of the best token of each part
+  uint64_t chunk_best;     // [sampled rows, chunks]: logit_key() of the maximum
+  uint64_t chunks;         // likewise: chunks that can hold a kept token, ascending
   int vocab;
 };
 

@@ -46,7 +46,6 @@ enum SpecConstant : uint32_t {
   kSpecDeltaDecodeTaps,
 
   kSpecNormWarpPerRow,
-  kSpecSampleFirstPass,
   kSpecDispatchOrderSharedWords,
 };
 
