@@ -2,12 +2,14 @@
 // and min-p.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
 
 #include "graph/graph_builder.h"
 #include "sample/sampler.h"
+#include "sample/softmax_exp.h"
 #include "tests/support/tested_backends.h"
 
 namespace zinc {
@@ -111,56 +113,95 @@ std::vector<SamplingParams> all_parameters() {
   return all;
 }
 
-class DeviceSamplingTest : public testing::TestWithParam<int> {};
+class DeviceSamplingTest : public testing::TestWithParam<const BackendInfo*> {
+ protected:
+  static void expect_host_tokens(int vocab, const std::vector<SamplingParams>& parameters = all_parameters());
+};
 
-TEST_P(DeviceSamplingTest, equals_the_host_sampler_for_the_same_logits) {
-  const std::vector<const BackendInfo*> backends = sampling_backends();
-  if (backends.empty()) GTEST_SKIP() << "no available backend supports device sampling";
-  const size_t vocab = static_cast<size_t>(GetParam());
+void DeviceSamplingTest::expect_host_tokens(int vocab, const std::vector<SamplingParams>& parameters) {
   std::mt19937 random(7);
   Sampler sampler;
-  for (const BackendInfo* backend : backends) {
-    Rows rows(*backend, GetParam(), 32);
-    std::vector<Logits> logits;
+  Rows rows(*GetParam(), vocab, 32);
+  std::vector<Logits> logits;
+  std::vector<DeviceSampling> sampling;
+  std::vector<TokenId> expected;
+  int n_wrong = 0, n_samples = 0;
+  const auto compare = [&] {
+    const std::vector<TokenId> got = rows.sampled(logits, sampling);
+    for (size_t i = 0; i < got.size(); ++i, ++n_samples) {
+      if (got[i] == expected[i] || ++n_wrong > 5) continue;
+      ADD_FAILURE() << "sample " << n_samples << " (kind " << n_samples % 8 << "): " << got[i] << " instead of "
+                    << expected[i] << ", temperature " << sampling[i].temperature << " top_k " << sampling[i].top_k
+                    << " top_p " << sampling[i].top_p << " min_p " << sampling[i].min_p << " uniform "
+                    << sampling[i].uniform;
+    }
+    logits.clear(), sampling.clear(), expected.clear();
+  };
+  uint64_t position = 0;
+  for (SamplingParams params : parameters) {
+    params.seed = 3;
+    for (Logits& row : logits_of_every_kind(static_cast<size_t>(vocab), random)) {
+      sampling.push_back(*device_sampling(params, ++position, 0));
+      expected.push_back(sampler.sample(row, params, {.position = position}).value());
+      logits.push_back(std::move(row));
+      if (sampling.size() == rows.size()) compare();
+    }
+  }
+  EXPECT_EQ(n_wrong, 0) << "of " << n_samples;
+  EXPECT_EQ(n_samples, 8 * static_cast<int>(parameters.size()));
+}
+
+TEST_P(DeviceSamplingTest, equals_the_host_sampler_with_a_vocabulary_smaller_than_a_chunk) { expect_host_tokens(50); }
+TEST_P(DeviceSamplingTest, equals_the_host_sampler_with_a_small_vocabulary) { expect_host_tokens(1000); }
+TEST_P(DeviceSamplingTest, equals_the_host_sampler_with_a_large_vocabulary) { expect_host_tokens(5003); }
+TEST_P(DeviceSamplingTest, equals_the_host_sampler_with_more_chunks_than_threads) {
+  expect_host_tokens(70001, {{}, {.top_p = 0.95f}, {.min_p = 0.05f}, {.top_k = 900, .top_p = 0.9f}});
+}
+
+TEST_P(DeviceSamplingTest, the_token_is_negative_if_no_logit_can_be_sampled) {
+  Rows rows(*GetParam(), 100, 2);
+  const std::vector<Logits> logits = {Logits(100, std::nanf("")), Logits(100, 1.0f)};
+  EXPECT_EQ(rows.sampled(logits, {{.temperature = 1}, {.temperature = 1}})[0], -1);
+  EXPECT_EQ(rows.sampled(logits, {{}, {}}), (std::vector<TokenId>{-1, 0}));
+}
+
+TEST_P(DeviceSamplingTest, the_best_token_has_the_lowest_id_of_equal_logits) {
+  constexpr float kInf = std::numeric_limits<float>::infinity(), kDenormal = 1e-42f;
+  Rows rows(*GetParam(), 1000, 4);
+  std::vector<Logits> logits(4, Logits(1000, -kInf));
+  logits[0][900] = logits[0][70] = 2.5f;
+  logits[1][40] = -0.0f, logits[1][990] = 0.0f;
+  logits[2][5] = 0.0f, logits[2][800] = kDenormal;
+  logits[3][3] = std::nanf(""), logits[3][600] = -3e38f;
+  const std::vector<TokenId> best = {70, 40, 800, 600};
+  EXPECT_EQ(rows.sampled(logits, {}), best) << "greedy by default";
+  EXPECT_EQ(rows.sampled(logits, {{}, {}, {}, {}}), best);
+  const DeviceSampling top_1{.temperature = 1, .top_k = 1, .uniform = 0.9};
+  EXPECT_EQ(rows.sampled(logits, {top_1, top_1, top_1, top_1}), best);
+}
+
+// Whether uniform * mass reaches the next token depends on how the product is rounded: some exact ones are just below.
+TEST_P(DeviceSamplingTest, a_uniform_number_between_two_tokens_is_rounded_as_on_the_host) {
+  constexpr size_t kTokens = 224, kRows = 32;
+  Rows rows(*GetParam(), kTokens, kRows);
+  for (size_t first = 0; first < kTokens; first += kRows) {
     std::vector<DeviceSampling> sampling;
     std::vector<TokenId> expected;
-    int n_wrong = 0, n_samples = 0;
-    const auto compare = [&] {
-      const std::vector<TokenId> got = rows.sampled(logits, sampling);
-      for (size_t i = 0; i < got.size(); ++i, ++n_samples) {
-        if (got[i] == expected[i] || ++n_wrong > 5) continue;
-        ADD_FAILURE() << "sample " << n_samples << " (kind " << n_samples % 8 << "): " << got[i] << " instead of "
-                      << expected[i] << ", temperature " << sampling[i].temperature << " top_k " << sampling[i].top_k
-                      << " top_p " << sampling[i].top_p << " min_p " << sampling[i].min_p << " uniform "
-                      << sampling[i].uniform;
-      }
-      logits.clear(), sampling.clear(), expected.clear();
-    };
-    uint64_t position = 0;
-    for (SamplingParams params : all_parameters()) {
-      params.seed = 3;
-      for (Logits& row : logits_of_every_kind(vocab, random)) {
-        sampling.push_back(*device_sampling(params, ++position, 0));
-        expected.push_back(sampler.sample(row, params, {.position = position}).value());
-        logits.push_back(std::move(row));
-        if (sampling.size() == rows.size()) compare();
-      }
+    for (size_t i = first; i < first + kRows; ++i) {
+      const double uniform = static_cast<double>(i) / kTokens;
+      sampling.push_back({.temperature = 1, .uniform = uniform});
+      expected.push_back(static_cast<TokenId>(cdf_target(uniform, kTokens)));
     }
-    EXPECT_EQ(n_wrong, 0) << "of " << n_samples;
-    EXPECT_EQ(n_samples, 1280);
+    EXPECT_EQ(rows.sampled(std::vector<Logits>(kRows, Logits(kTokens, 1.5f)), sampling), expected);
   }
 }
-INSTANTIATE_TEST_SUITE_P(, DeviceSamplingTest, testing::Values(50, 1000, 5003),
-                         [](const auto& info) { return fmt::format("vocabulary_of_{}", info.param); });
 
-TEST(DeviceSampling, the_token_is_negative_if_no_logit_can_be_sampled) {
-  for (const BackendInfo* backend : sampling_backends()) {
-    Rows rows(*backend, 100, 2);
-    const std::vector<Logits> logits = {Logits(100, std::nanf("")), Logits(100, 1.0f)};
-    EXPECT_EQ(rows.sampled(logits, {{.temperature = 1}, {.temperature = 1}})[0], -1);
-    EXPECT_EQ(rows.sampled(logits, {{}, {}}), (std::vector<TokenId>{-1, 0}));
-  }
-}
+INSTANTIATE_TEST_SUITE_P(, DeviceSamplingTest, testing::ValuesIn(sampling_backends()), [](const auto& info) {
+  std::string name(info.param->name);
+  std::ranges::replace(name, ':', '_');
+  return name;
+});
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceSamplingTest);
 
 TEST(DeviceSampling, sampling_that_needs_more_than_the_logits_is_not_done_on_the_device) {
   EXPECT_TRUE(device_sampling({.top_k = 40, .top_p = 0.9f, .min_p = 0.1f}, 5, 0).has_value());

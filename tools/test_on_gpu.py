@@ -9,7 +9,7 @@ BUILD is a build folder, BACKEND `cuda` or `vulkan`. Parts:
   steps    batches, prefill chunks, rollbacks, drafts (step_test)
   oracle   recorded logits of every available model (oracle_test)
   serving  the engine: batches, forks of a conversation, cancellations (device_serving_test)
-  sampling device sampling, and steps that run ahead of the host (cuda)
+  sampling device sampling, and steps that run ahead of the host
   checks   compute-sanitizer's memcheck and racecheck over tiny models (cuda, with --sanitizer); racecheck needs 10 to 75
            GB of memory per process (gemma3) and is killed silently if there is less: use --jobs 1
   greedy   256 greedy tokens against the CPU backend (with --model; tools/compare_greedy.py)
@@ -69,15 +69,14 @@ def jobs_of(parts, options):
         *shards("cases", build / "backend_conformance_test", cases + others, 4),
         *shards("serving", build / "device_serving_test", f"*/{backend}_*{others}", 1),
     ]
-    if backend == "cuda":
-        for name in ("device_sampling_test", "device_sampling_engine_test"):
-            all_jobs += shards("sampling", build / name, "*", 1)
-        if options.sanitizer:
-            for model in sorted(MODELS.glob("*.gguf")):
-                for tool, proof in SUMMARIES.items():
-                    command = [options.sanitizer, "--tool", tool, build / "zinc", "debug", "eval", model,
-                               "--backend", "cuda", "--tokens", PROMPT, "--greedy", "4"]
-                    all_jobs.append(Job("checks", f"{tool} {model.stem}", command, proof))
+    for name in ("device_sampling_test", "device_sampling_engine_test"):
+        all_jobs += shards("sampling", build / name, f"*/{backend}*{others}", 1)
+    if backend == "cuda" and options.sanitizer:
+        for model in sorted(MODELS.glob("*.gguf")):
+            for tool, proof in SUMMARIES.items():
+                command = [options.sanitizer, "--tool", tool, build / "zinc", "debug", "eval", model,
+                           "--backend", "cuda", "--tokens", PROMPT, "--greedy", "4"]
+                all_jobs.append(Job("checks", f"{tool} {model.stem}", command, proof))
     if options.model:
         command = [sys.executable, ROOT / "tools/compare_greedy.py", build / "zinc", options.model, backend]
         all_jobs.append(Job("greedy", options.model.stem, command, r".+"))
