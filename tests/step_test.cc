@@ -122,6 +122,33 @@ TEST_P(StepTest, prefill_chunks_and_decode_rows_in_one_step_do_not_affect_each_o
   expect_equal(got[2], run_alone(model(), c));
 }
 
+// On a GPU how the chunks of a row are distributed over blocks depends on the other rows.
+TEST_P(StepTest, decode_rows_over_several_kv_chunks_do_not_affect_each_other) {
+  constexpr size_t kDecoded = 3;
+  const std::array<std::vector<TokenId>, 3> tokens = {random_tokens(290, 5), random_tokens(262, 6),
+                                                      random_tokens(5, 7)};
+  StepRunner runner(model());
+  std::vector<TestSequence> sequences;
+  std::array<Logits, 3> got;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    sequences.push_back(runner.new_sequence(static_cast<int>(i)));
+    feed(runner, sequences[i], part(tokens[i], 0, tokens[i].size() - kDecoded), 0);
+  }
+  for (size_t step = kDecoded; step > 0; --step) {
+    std::vector<SequenceTokens> batch;
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const size_t at = tokens[i].size() - step;
+      batch.push_back({&sequences[i], static_cast<int32_t>(at), part(tokens[i], at, at + 1)});
+    }
+    const std::vector<SequenceOutput> outputs = runner.step(batch);
+    for (size_t i = 0; i < tokens.size(); ++i) append(got[i], outputs[i].logits);
+  }
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    SCOPED_TRACE(i);
+    expect_equal(got[i], tail(run_alone(model(), tokens[i]), tokens[i].size() - kDecoded));
+  }
+}
+
 TEST_P(StepTest, any_chunk_size_gives_the_same_logits) {
   const std::vector<TokenId> tokens = random_tokens(100, 4);
   const Logits whole = run_alone(model(), tokens);

@@ -150,6 +150,16 @@ std::vector<CaseSource> attention_cases() {
   add("deep fp8", {.heads = 2, .kv_heads = 1, .k_dim = 32, .v_dim = 32, .kv_format = find_format("fp8")}, deep);
   add("deep window over segments", {.heads = 2, .kv_heads = 1, .k_dim = 4, .v_dim = 5, .window = 600}, deep);
   add("deep sinks", {.heads = 2, .kv_heads = 1, .k_dim = 4, .v_dim = 4, .sinks = true}, deep);
+  // Decode of sequences of different lengths, beside a prompt: rows whose chunks are split and rows whose chunks one
+  // block has; a few tokens per sequence.
+  const std::vector<std::vector<TokenChunk>> mixed = {{{0, 0, 530}, {1, 0, 300}, {2, 0, 10}},
+                                                      {{0, 530, 1}, {1, 300, 1}, {2, 10, 1}},
+                                                      {{2, 11, 12}, {0, 531, 1}, {1, 301, 1}},
+                                                      {{0, 532, 8}, {1, 302, 8}, {2, 23, 2}}};
+  add("many sequences", {.heads = 3, .kv_heads = 1, .k_dim = 8, .v_dim = 8}, mixed);
+  add("many sequences f16", {.heads = 2, .kv_heads = 1, .k_dim = 32, .v_dim = 32, .kv_format = &k_f16}, mixed);
+  add("many sequences windowed",
+      {.heads = 2, .kv_heads = 1, .k_dim = 32, .v_dim = 32, .window = 290, .kv_format = &k_f16}, mixed);
   // Decode over several KV chunks, whose partial results are merged.
   add("one token far on", {.heads = 2, .kv_heads = 1, .k_dim = 32, .v_dim = 32, .kv_format = &k_f16},
       {{{0, 0, 260}}, {{0, 260, 1}}, {{0, 261, 1}}});

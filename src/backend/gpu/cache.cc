@@ -1,6 +1,9 @@
 #include "backend/gpu/cache.h"
 
 #include <algorithm>
+#include <limits>
+
+#include "base/ceil_div.h"
 
 namespace zinc::gpu {
 namespace {
@@ -114,6 +117,18 @@ int Cache::max_visible_positions(int group) const {
   int n = n_pages(group) * kPageTokens;
   if (max_length_ > 0) n = std::min(n, max_length_);
   return window(group) > 0 ? std::min(n, window(group)) : n;
+}
+
+int Cache::max_chunks(int group) const {
+  const int n = static_cast<int>(ceil_div(max_visible_positions(group), kChunkPositions));
+  // Both ends of a sliding window may lie inside a chunk.
+  return window(group) > 0 ? n + 1 : std::max(1, n);
+}
+
+int Cache::min_kv_heads(int group) const {
+  int n = std::numeric_limits<int>::max();
+  for (const int layer : groups_[static_cast<size_t>(group)].layers) n = std::min(n, kv_layer(layer).kv_heads);
+  return n;
 }
 
 KvLayer Cache::kv_layer(int layer) const {

@@ -43,6 +43,8 @@ class Cache final : public CacheMemory {
   int n_pages(int group) const { return groups_[static_cast<size_t>(group)].n_pages; }
   int window(int group) const { return groups_[static_cast<size_t>(group)].window; }
   int max_visible_positions(int group) const;  // KV positions visible to one row, at most
+  int max_chunks(int group) const;             // KV chunks of one row, at most
+  int min_kv_heads(int group) const;           // of the group's layers
   bool has_position(int position) const { return max_length_ == 0 || position < max_length_; }
   KvLayer kv_layer(int layer) const;
   const Buffer& pages(int layer) const { return storage_[static_cast<size_t>(layer)].pages; }

@@ -7,6 +7,8 @@
 namespace zinc::gpu {
 namespace {
 
+constexpr size_t kUnitInts = sizeof(AttentionUnit) / sizeof(int), kRowInts = sizeof(AttentionRow) / sizeof(int);
+
 struct Columns {  // of a page table, begin to end - 1
   int begin = 0, end = 0;
 };
@@ -18,6 +20,13 @@ Columns columns_of(const StepInputs& in, size_t s, int window) {
   const int first_position = in.positions[static_cast<size_t>(first)];
   const int oldest = window > 0 ? std::max(0, first_position - window + 1) : 0;
   return {oldest / kPageTokens, in.positions[static_cast<size_t>(last)] / kPageTokens + 1};
+}
+
+void fill_attention_units(const StepInputs& in, int window, const UploadLayout::GroupUnits& group, int* to) {
+  AttentionUnit* const units = reinterpret_cast<AttentionUnit*>(to + group.units);
+  AttentionRow* const rows = reinterpret_cast<AttentionRow*>(to + group.rows);
+  to[group.n_units] = cut_attention_units(
+      in, window, group.limits, {units, static_cast<size_t>(group.limits.max_units)}, {rows, in.tokens.size()});
 }
 
 // Writes page table g at index `begin`; returns the index behind it.
@@ -69,7 +78,14 @@ UploadLayout::UploadLayout(const Bucket& bucket, const Cache& cache, const Uploa
   logit_rows = output_rows + n_outputs;
   sampling = logit_rows + (options.has_logit_rows ? n_outputs : 0);
   first_column = sampling + n_seqs * kSamplingInts;
-  page_tables = first_column + static_cast<size_t>(cache.n_groups()) * n_seqs;
+  size_t end = first_column + static_cast<size_t>(cache.n_groups()) * n_seqs;
+  for (int g = 0; g < cache.n_groups() && options.attention_blocks > 0; ++g) {
+    const AttentionUnitLimits limits(bucket, cache.min_kv_heads(g), options.attention_blocks, cache.max_chunks(g));
+    attention.push_back(
+        {.limits = limits, .rows = end, .n_units = end + kRowInts * n_tokens, .units = end + kRowInts * n_tokens + 1});
+    end = attention.back().units + kUnitInts * static_cast<size_t>(limits.max_units);
+  }
+  page_tables = end;
   n_ints = page_tables;
   for (int g = 0; g < cache.n_groups(); ++g) n_ints += n_seqs * static_cast<size_t>(cache.n_pages(g));
 }
@@ -92,6 +108,9 @@ size_t fill_upload(const StepInputs& in, const UploadLayout& layout, const Cache
   for (size_t s = 0; s < n_seqs; ++s) {
     std::fill(to + layout.seq_of_token + in.seq_begin[s], to + layout.seq_of_token + in.seq_begin[s + 1],
               static_cast<int>(s));
+  }
+  for (size_t g = 0; g < layout.attention.size(); ++g) {
+    fill_attention_units(in, cache.window(static_cast<int>(g)), layout.attention[g], to);
   }
   size_t end = layout.page_tables;
   for (int g = 0; g < static_cast<int>(in.page_tables.size()); ++g) {

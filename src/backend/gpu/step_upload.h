@@ -2,6 +2,7 @@
 // of the page tables that the step reads or writes. The kernels read it as ints.
 #pragma once
 
+#include "backend/gpu/attention_units.h"
 #include "backend/gpu/cache.h"
 #include "backend/plan.h"
 
@@ -9,12 +10,18 @@ namespace zinc::gpu {
 
 struct UploadOptions {
   bool has_logit_rows = false;  // StepInputs::logit_rows, which only some backends read on the device
+  int attention_blocks = 0;     // blocks of split-KV attention that fill the device; 0: no attention units
 };
 
 // Offsets of the arrays, in ints.
 struct UploadLayout {
   size_t tokens, positions, seq_of_token, seq_begin, slots, output_rows, logit_rows, sampling, first_column,
       page_tables, n_ints;
+  struct GroupUnits {  // attention units of a page group
+    AttentionUnitLimits limits;
+    size_t rows, n_units, units;  // AttentionRow per token, the number of units, AttentionUnit
+  };
+  std::vector<GroupUnits> attention;  // per page group, if the backend has attention units
   UploadLayout(const Bucket& bucket, const Cache& cache, const UploadOptions& options);
 };
 

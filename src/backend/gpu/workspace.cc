@@ -129,8 +129,12 @@ void Workspace::measure_attention(const Node& attention, Sizes& sizes) const {
   const size_t n_split_tokens = static_cast<size_t>(std::min(bucket_.max_tokens, kMaxSplitTokens));
   const size_t n_heads = static_cast<size_t>(graph_.info(attention.in[0]).shape[0]);
   const size_t row = static_cast<size_t>((cache_.kv_layer(layer).v_dim + 3) / 4 * 4 + 4);  // and its maximum and sum
-  sizes.partial_floats =
-      std::max(sizes.partial_floats, n_split_tokens * n_heads * static_cast<size_t>(n_chunks(layer)) * row);
+  const size_t n_partials =
+      layout_.attention.empty()
+          ? n_split_tokens * static_cast<size_t>(n_chunks(layer))
+          : static_cast<size_t>(
+                layout_.attention[static_cast<size_t>(cache_.kv_layer(layer).group)].limits.max_partials);
+  sizes.partial_floats = std::max(sizes.partial_floats, n_partials * n_heads * row);
   sizes.n_done_counters = std::max(sizes.n_done_counters, (options_.counts_rows ? n_split_tokens : 1) * n_heads);
 }
 
@@ -140,13 +144,6 @@ ExpertTiles Workspace::expert_tiles() const {
           .tiles = base + n_pairs_ * sizeof(int),
           .n_tiles = base + (n_pairs_ + 3 * n_tiles_) * sizeof(int),
           .n_bytes = expert_tiles_.size()};
-}
-
-int Workspace::n_chunks(int layer) const {
-  const int group = cache_.kv_layer(layer).group;
-  const int n = static_cast<int>(ceil_div(cache_.max_visible_positions(group), kChunkPositions));
-  // Both ends of a sliding window may lie inside a chunk.
-  return cache_.window(group) > 0 ? n + 1 : std::max(1, n);
 }
 
 // Quantized activations with disjoint lifetimes share memory: first fit over the ranges that are free at the first use.

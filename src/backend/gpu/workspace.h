@@ -14,9 +14,6 @@
 
 namespace zinc::gpu {
 
-// Steps of up to this many tokens use split-KV attention: the KV chunks of a row run on many blocks.
-inline constexpr int kMaxSplitTokens = 8;
-
 // What the kernels of a backend determine.
 struct WorkspaceOptions {
   KernelLimits kernels;
@@ -63,7 +60,7 @@ class Workspace {
   const Buffer& attention_partial() const { return partial_; }
   const Buffer& attention_done_counters() const { return done_counters_; }  // zero between launches
   const Buffer& delta_prepared() const { return delta_prepared_; }          // scratch of the chunked scan
-  int n_chunks(int layer) const;  // KV chunks of one row of this layer, at most
+  int n_chunks(int layer) const { return cache_.max_chunks(cache_.kv_layer(layer).group); }
   ExpertTiles expert_tiles() const;
   int expert_tile_rows() const { return options_.expert_tile_rows; }
   // Upper bound of the tiles for n_pairs (row, expert) pairs.

@@ -1,7 +1,7 @@
 // Attention over the paged KV cache, without tensor cores.
 // Positions are cut into aligned chunks of 256. Each chunk has its own softmax (max, sum, P * V); chunks are merged in
 // order by one function. So a row's result is bit-identical whether one block loops over its chunks or many blocks
-// split them (split-KV), and whatever rows share a block.
+// split them (split-KV, gpu/attention_units.h), and whatever rows share a block.
 // A program of this file begins with a file of kv_format/.
 #include "backend/simt/attention_heads.h"
 
@@ -52,6 +52,7 @@ struct Tile {
   int seq, first_token, n_tokens, kv_head, first_head, n_heads, n_rows;
   int first_position;  // of the first token
   int oldest;          // position visible to any of them
+  AttentionRow row;    // of the only token, for split-KV
   ZINC_DEVICE int position(int row) const { return first_position + row / n_heads; }
   ZINC_DEVICE int last_position() const { return first_position + n_tokens - 1; }
 };
@@ -173,10 +174,9 @@ ZINC_DEVICE void pv_chunk(const AttentionParams& p, const Tile& tile, const Smem
   }
 }
 
-ZINC_DEVICE float* partial_of(const AttentionParams& p, const Tile& tile, int row, int chunk) {
-  const int token = tile.first_token + row / tile.n_heads, head = tile.first_head + row % tile.n_heads;
-  const long long index = (static_cast<long long>(token) * p.n_heads + head) * p.n_chunks + chunk;
-  return p.partial + index * (p.kv.v_dim + 2);
+// A partial result of head `r` of the tile's only token.
+ZINC_DEVICE float* partial_of(const AttentionParams& p, const Tile& tile, int r, int index) {
+  return partial_of(p, tile.row, tile.first_head + r) + index * (p.kv.v_dim + 2);
 }
 
 template <class Kv, int N>
@@ -221,8 +221,8 @@ ZINC_DEVICE void attend_chunk(const AttentionParams& p, const Tile& tile, const 
   __syncthreads();
 }
 
-template <class Kv, int N>
-ZINC_DEVICE void attend_tile(const AttentionParams& p, const Tile& tile, const Smem& smem) {
+template <int N>
+ZINC_DEVICE void start_tile(const AttentionParams& p, const Tile& tile, const Smem& smem) {
   const int k_dim = padded(p.kv.k_dim), v_dim = padded(p.kv.v_dim);
   for (int i = static_cast<int>(threadIdx.x); i < N * k_dim; i += kThreads) {
     const int r = min(i / k_dim, tile.n_rows - 1), k = i % k_dim;  // rows past the last repeat it
@@ -232,21 +232,43 @@ ZINC_DEVICE void attend_tile(const AttentionParams& p, const Tile& tile, const S
   for (int i = static_cast<int>(threadIdx.x); i < tile.n_rows * v_dim; i += kThreads) smem.result[i] = 0;
   if (static_cast<int>(threadIdx.x) < tile.n_rows) smem.all[threadIdx.x] = {neg_inf(), 0.0f};
   __syncthreads();
-  const int first = tile.oldest / kChunkPositions, last = tile.last_position() / kChunkPositions;
-  const int stride = p.partial ? static_cast<int>(gridDim.z) : 1, begin = p.partial ? static_cast<int>(blockIdx.z) : 0;
-  for (int chunk = first + begin; chunk <= last; chunk += stride)
-    attend_chunk<Kv, N>(p, tile, smem, chunk, chunk - first, p.partial != nullptr);
-  if (p.partial) return;
+}
+
+template <class Kv, int N>
+ZINC_DEVICE void attend_tile(const AttentionParams& p, const Tile& tile, const Smem& smem) {
+  start_tile<N>(p, tile, smem);
+  for (int chunk = tile.oldest / kChunkPositions; chunk <= tile.last_position() / kChunkPositions; ++chunk) {
+    attend_chunk<Kv, N>(p, tile, smem, chunk, 0, false);
+  }
   for (int i = static_cast<int>(threadIdx.x); i < tile.n_rows * p.kv.v_dim; i += kThreads) {
     const int r = i / p.kv.v_dim, dim = i % p.kv.v_dim;
     const long long token = tile.first_token + r / tile.n_heads, head = tile.first_head + r % tile.n_heads;
     const float factor = final_factor(smem.all[r], p.sinks, static_cast<int>(head));
-    p.out[(token * p.n_heads + head) * p.kv.v_dim + dim] = smem.result[r * v_dim + dim] * factor;
+    p.out[(token * p.n_heads + head) * p.kv.v_dim + dim] = smem.result[r * padded(p.kv.v_dim) + dim] * factor;
   }
   __syncthreads();
 }
 
-// Grid: head tiles, token tiles, KV splits (1: a block has all chunks of its rows).
+// A block's kv head and heads, and up to `end` - t tokens of the sequence of token t.
+ZINC_DEVICE Tile find_tile(const AttentionParams& p, int t, int end) {
+  const int heads_per_kv_head = p.n_heads / p.kv.kv_heads,
+            tiles = (heads_per_kv_head + p.heads_per_tile - 1) / p.heads_per_tile;
+  const int head_offset = static_cast<int>(blockIdx.x) % tiles * p.heads_per_tile;
+  Tile tile;
+  tile.seq = p.step.seq_of_token[t];
+  tile.first_token = t;
+  tile.n_tokens = min(end, p.step.seq_begin[tile.seq + 1]) - t;
+  tile.kv_head = static_cast<int>(blockIdx.x) / tiles;
+  tile.first_head = tile.kv_head * heads_per_kv_head + head_offset;
+  tile.n_heads = min(p.heads_per_tile, heads_per_kv_head - head_offset);
+  tile.n_rows = tile.n_tokens * tile.n_heads;
+  tile.first_position = p.step.positions[t];
+  tile.oldest = p.window > 0 ? max(0, tile.first_position - p.window + 1) : 0;
+  tile.row = {};
+  return tile;
+}
+
+// Grid: head tiles, token tiles.
 template <class Kv, int N>
 ZINC_DEVICE void attention(const AttentionParams& p) {
   extern __shared__ float4 shared[];
@@ -255,51 +277,68 @@ ZINC_DEVICE void attention(const AttentionParams& p) {
   const int n_tokens = p.step.counts[kTokens], first = static_cast<int>(blockIdx.y) * p.tokens_per_tile;
   if (first >= n_tokens) return;
   const Smem smem = smem_layout<N>(p.kv, shared);
-  const int heads_per_kv_head = p.n_heads / p.kv.kv_heads,
-            tiles = (heads_per_kv_head + p.heads_per_tile - 1) / p.heads_per_tile;
-  const int kv_head = static_cast<int>(blockIdx.x) / tiles;
-  const int head_offset = static_cast<int>(blockIdx.x) % tiles * p.heads_per_tile;
   const int end = min(n_tokens, first + p.tokens_per_tile);
   for (int t = first; t < end;) {  // tokens of one sequence at a time
-    Tile tile;
-    tile.seq = p.step.seq_of_token[t];
-    tile.first_token = t;
-    tile.n_tokens = min(end, p.step.seq_begin[tile.seq + 1]) - t;
-    tile.kv_head = kv_head;
-    tile.first_head = kv_head * heads_per_kv_head + head_offset;
-    tile.n_heads = min(p.heads_per_tile, heads_per_kv_head - head_offset);
-    tile.n_rows = tile.n_tokens * tile.n_heads;
-    tile.first_position = p.step.positions[t];
-    tile.oldest = p.window > 0 ? max(0, tile.first_position - p.window + 1) : 0;
-    attend_tile<Kv, N>(p, tile, smem);
+    const Tile tile = find_tile(p, t, end);
     t += tile.n_tokens;
+    if (p.rows && p.rows[tile.first_token].n_partials > 0) continue;  // split rows
+    attend_tile<Kv, N>(p, tile, smem);
+  }
+}
+
+// Grid: head tiles; blocks that take the units in turn.
+template <class Kv, int N>
+ZINC_DEVICE void attention_split_kv(const AttentionParams& p) {
+  extern __shared__ float4 shared[];
+  launch_dependents();
+  wait_dependency();
+  const Smem smem = smem_layout<N>(p.kv, shared);
+  const int n_units = *p.n_units;
+  for (int i = static_cast<int>(blockIdx.y); i < n_units; i += static_cast<int>(gridDim.y)) {
+    const AttentionUnit unit = p.units[i];
+    Tile tile = find_tile(p, unit.token, unit.token + 1);
+    tile.row = p.rows[unit.token];
+    const bool is_split = tile.row.n_partials > 1;
+    start_tile<N>(p, tile, smem);
+    for (int chunk = unit.first_chunk; chunk < unit.end_chunk; ++chunk) {
+      attend_chunk<Kv, N>(p, tile, smem, chunk, chunk - tile.oldest / kChunkPositions, is_split);
+    }
+    for (int j = static_cast<int>(threadIdx.x); !is_split && j < tile.n_rows * (p.kv.v_dim + 2); j += kThreads) {
+      const int r = j / (p.kv.v_dim + 2), e = j % (p.kv.v_dim + 2);
+      partial_of(p, tile, r, 0)[e] = e == 0   ? smem.all[r].max
+                                     : e == 1 ? smem.all[r].sum
+                                              : smem.result[r * padded(p.kv.v_dim) + e - 2];
+    }
+    __syncthreads();
   }
 }
 
 // Merges split-KV partials, one thread per element of a token's row, and optionally quantizes the result.
-// REQUIRES: tiles of one token, so that partial 0 is the row's first chunk.
+// Grid: segments of a row; blocks that take the rows in turn.
 ZINC_KERNEL merge_chunks(__grid_constant__ const AttentionParams p) {
   __shared__ float segment[kSegmentElems];
   launch_dependents();
   wait_dependency();
-  const int t = static_cast<int>(blockIdx.y), width = p.n_heads * p.kv.v_dim;
-  if (t >= p.step.counts[kTokens]) return;
-  const int position = p.step.positions[t], oldest = p.window > 0 ? max(0, position - p.window + 1) : 0;
-  const int n_chunks = position / kChunkPositions - oldest / kChunkPositions + 1;
+  const int n_tokens = p.step.counts[kTokens], width = p.n_heads * p.kv.v_dim;
   const int i = static_cast<int>(blockIdx.x) * kSegmentElems + static_cast<int>(threadIdx.x);
   const int head = i / p.kv.v_dim, dim = i % p.kv.v_dim;
-  float result = 0;
-  if (i < width) {
-    const float* chunks = p.partial + (static_cast<long long>(t) * p.n_heads + head) * p.n_chunks * (p.kv.v_dim + 2);
-    result = merge_row_chunks(p, chunks, n_chunks, head, dim);
-    if (p.out) p.out[static_cast<long long>(t) * width + i] = result;
+  for (int t = static_cast<int>(blockIdx.y); t < n_tokens; t += static_cast<int>(gridDim.y)) {
+    const AttentionRow row = p.rows[t];
+    if (row.n_partials == 0) continue;
+    float result = 0;
+    if (i < width) {
+      result = merge_row_chunks(p, partial_of(p, row, head), row.n_partials, head, dim);
+      if (p.out) p.out[static_cast<long long>(t) * width + i] = result;
+    }
+    if (!p.q8.q) continue;
+    segment[threadIdx.x] = result;
+    __syncthreads();
+    if (warp_id() == 0) {
+      const Vec8 x = load_vec8(segment, lane_id() * 8, kSegmentElems);
+      store_q8(quantize_vec8(x, p.q8_block), p.q8, t, static_cast<int>(blockIdx.x), p.q8_block);
+    }
+    __syncthreads();
   }
-  if (!p.q8.q) return;
-  segment[threadIdx.x] = result;
-  __syncthreads();
-  if (warp_id() > 0) return;
-  const Vec8 x = load_vec8(segment, lane_id() * 8, kSegmentElems);
-  store_q8(quantize_vec8(x, p.q8_block), p.q8, t, static_cast<int>(blockIdx.x), p.q8_block);
 }
 
 // ---- decode ----
@@ -333,6 +372,7 @@ ZINC_DEVICE void attention_decode(const AttentionDecodeParams& params) {
   tile.n_heads = tile.n_rows = min(N, heads_per_kv_head - head_offset);
   tile.first_position = p.step.positions[0];  // uploaded before the step's first kernel
   tile.oldest = p.window > 0 ? max(0, tile.first_position - p.window + 1) : 0;
+  tile.row = {0, p.n_chunks, 0};
   const int first = tile.oldest / kChunkPositions, last = tile.first_position / kChunkPositions;
   const int n_splits = min(static_cast<int>(gridDim.z), last - first + 1), split = static_cast<int>(blockIdx.z);
   if (split >= n_splits) return;
@@ -374,6 +414,9 @@ ZINC_KERNEL kv_write(KvWriteParams p) { kv_write<Kv>(p); }
 // One block per SM: many loads are in flight in registers.
 extern "C" __global__ void __launch_bounds__(256, 1) attention_2(__grid_constant__ const AttentionParams p) {
   attention<Kv, 2>(p);
+}
+extern "C" __global__ void __launch_bounds__(256, 1) attention_split_2(__grid_constant__ const AttentionParams p) {
+  attention_split_kv<Kv, 2>(p);
 }
 extern "C" __global__ void __launch_bounds__(256, 1) attention_4(__grid_constant__ const AttentionParams p) {
   attention<Kv, 4>(p);

@@ -1,6 +1,6 @@
 // Attention on tensor cores: attention_prefill, where a block loops over the positions of its rows, and
-// attention_split_kv for steps of few tokens, where many blocks share a row's chunks. Both use the KV tiles of
-// attention_mma.h and are bit-identical. A program of this file begins with its compile-time shape, kShape.
+// attention_split_kv for sequences with few tokens in the step, where blocks have chunks of one row each
+// (gpu/attention_units.h). Both use the KV tiles of attention_mma.h and are bit-identical. A program of this file begins with its compile-time shape, kShape.
 #include "backend/simt/attention_mma.h"
 
 namespace zinc::simt {
@@ -30,6 +30,11 @@ ZINC_DEVICE QueryTile find_query_tile(const AttentionParams& p, int first_token,
   rows.n_rows = rows.n_tokens * rows.n_heads;
   rows.first_position = p.step.positions[first_token];
   return rows;
+}
+
+// The first token from t on that is not a split row.
+ZINC_DEVICE int next_prefill_token(const AttentionParams& p, int t, int end) {
+  return p.rows && t < end ? p.rows[t].prefill_token : t;
 }
 
 // Shared memory of a block: the accumulator, then queries, P and reduce_buf of each group's row sets, and a KV tile.
@@ -277,11 +282,11 @@ ZINC_DEVICE void attention_prefill(const AttentionParams& p) {
   const AttentionSmem<kGroupWarps, kRowSets> smem(
       p, shared, accumulates_in_registers(kGroupWarps) ? 0 : kRowSets * kAccumulatorFloats * kThreads, kRows);
   const int end = min(n_tokens, first + p.tokens_per_tile);
-  __shared__ QueryTile tile;       // in shared memory to save registers
-  for (int t = first; t < end;) {  // tokens of one sequence at a time
+  __shared__ QueryTile tile;  // in shared memory to save registers
+  for (int t = next_prefill_token(p, first, end); t < end;) {  // tokens of one sequence at a time
     if (threadIdx.x == 0) tile = find_query_tile(p, t, end);
     __syncthreads();
-    t += tile.n_tokens;
+    t = next_prefill_token(p, t + tile.n_tokens, end);
     smem.load_queries(p, tile, kRows);
     __syncthreads();
     attend_tile<Kv, kGroupWarps, kRowSets>(p, tile, smem);
@@ -289,38 +294,58 @@ ZINC_DEVICE void attention_prefill(const AttentionParams& p) {
   }
 }
 
-// Grid: tiles of up to 16 heads, tokens, KV splits.
+// A partial result of the tile's only token. REQUIRES: one of the first kGroupWarps warps.
+ZINC_DEVICE void store_partial(const AttentionParams& p, const QueryTile& tile, const AttentionRow& row, int index,
+                               const KvTileResult& result) {
+  float* out[2];
+#pragma unroll
+  for (int row_half = 0; row_half < 2; ++row_half) {
+    const int r = lane_id() / 4 + 8 * row_half;
+    out[row_half] = partial_of(p, row, tile.head(min(r, tile.n_rows - 1))) + index * (p.kv.v_dim + 2);
+    if (r < tile.n_rows && warp_id() == 0 && lane_id() % 4 == 0) {
+      out[row_half][0] = result.row[row_half].max;
+      out[row_half][1] = result.row[row_half].sum;
+    }
+  }
+  for_each_value(result, warp_id(), p.kv.v_dim, [&](int row_half, int dim, float value) {
+    if (lane_id() / 4 + 8 * row_half < tile.n_rows) out[row_half][2 + dim] = value;
+  });
+}
+
+template <class Kv, int kGroupWarps>
+ZINC_DEVICE void attend_unit(const AttentionParams& p, const AttentionUnit& unit,
+                             const AttentionSmem<kGroupWarps, 1>& smem) {
+  const AttentionRow row = p.rows[unit.token];
+  const QueryTile tile = find_query_tile(p, unit.token, unit.token + 1);
+  smem.load_queries(p, tile, kMmaRows);
+  __syncthreads();
+  const QueryRows rows = smem.rows(p, tile, 0, 0);
+  const int first = rows.oldest / kChunkPositions;
+  KvTileResult merged;
+  clear(merged);
+  for (int chunk = unit.first_chunk; chunk < unit.end_chunk; ++chunk) {
+    KvTileResult result;
+    attend_kv_chunk<Kv, kGroupWarps>(rows, p.step, p.kv, tile.seq, tile.kv_head, chunk, smem.accumulator, result);
+    if (warp_id() >= kGroupWarps) continue;
+    if (row.n_partials > 1) {
+      store_partial(p, tile, row, chunk - first, result);
+    } else {
+      merge_tiles(merged, result);
+    }
+  }
+  if (row.n_partials == 1 && warp_id() < kGroupWarps) store_partial(p, tile, row, 0, merged);
+}
+
+// Grid: tiles of up to 16 heads; blocks that take the units in turn.
 template <class Kv, int kGroupWarps>
 ZINC_DEVICE void attention_split_kv(const AttentionParams& p) {
   extern __shared__ float4 shared[];
   launch_dependents();
   wait_dependency();
-  const int token = static_cast<int>(blockIdx.y);
-  if (token >= p.step.counts[kTokens]) return;
   const AttentionSmem<kGroupWarps, 1> smem(p, shared, kChunkSmemFloats<kGroupWarps>, kMmaRows);
-  const QueryTile tile = find_query_tile(p, token, token + 1);
-  smem.load_queries(p, tile, kMmaRows);
-  __syncthreads();
-  const QueryRows rows = smem.rows(p, tile, 0, 0);
-  const int first = rows.oldest / kChunkPositions, last = rows.last / kChunkPositions;
-  for (int chunk = first + static_cast<int>(blockIdx.z); chunk <= last; chunk += static_cast<int>(gridDim.z)) {
-    KvTileResult result;
-    attend_kv_chunk<Kv, kGroupWarps>(rows, p.step, p.kv, tile.seq, tile.kv_head, chunk, smem.accumulator, result);
-    if (warp_id() >= kGroupWarps) continue;
-    float* out[2];
-#pragma unroll
-    for (int row_half = 0; row_half < 2; ++row_half) {
-      const int row = lane_id() / 4 + 8 * row_half;
-      const long long index = static_cast<long long>(token) * p.n_heads + tile.head(min(row, tile.n_rows - 1));
-      out[row_half] = p.partial + (index * p.n_chunks + chunk - first) * (p.kv.v_dim + 2);
-      if (row < tile.n_rows && warp_id() == 0 && lane_id() % 4 == 0) {
-        out[row_half][0] = result.row[row_half].max;
-        out[row_half][1] = result.row[row_half].sum;
-      }
-    }
-    for_each_value(result, warp_id(), p.kv.v_dim, [&](int row_half, int dim, float value) {
-      if (lane_id() / 4 + 8 * row_half < tile.n_rows) out[row_half][2 + dim] = value;
-    });
+  const int n_units = *p.n_units;
+  for (int i = static_cast<int>(blockIdx.y); i < n_units; i += static_cast<int>(gridDim.y)) {
+    attend_unit<Kv, kGroupWarps>(p, p.units[i], smem);
   }
 }
 

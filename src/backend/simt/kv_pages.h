@@ -80,6 +80,12 @@ ZINC_DEVICE float merge_value(float all, float chunk, float old_scale, float new
   return fmaf(all, old_scale, chunk * new_scale);
 }
 
+// The partial results of a split row's head.
+ZINC_DEVICE float* partial_of(const AttentionParams& p, const AttentionRow& row, int head) {
+  const long long index = static_cast<long long>(row.first_partial) * p.n_heads + head * row.n_partials;
+  return p.partial + index * (p.kv.v_dim + 2);
+}
+
 // The attention sink takes part in the softmax and has no value.
 ZINC_DEVICE float factor_with_sink(SoftmaxState all, float sink) {
   float old_scale, new_scale;

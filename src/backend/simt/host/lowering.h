@@ -98,8 +98,11 @@ class Lowering final : public gpu::StepLowering<Lowering, SimtKernels> {
   }
 
   Status lower_attention_inputs(const gpu::AttentionCall& call, const simt::KvLayer& kv);
-  Status lower_attend_f32(simt::AttentionParams& params);
-  Status lower_attend_mma(simt::AttentionParams params, int n_warps);
+  bool has_split_rows() const;
+  // n_warps: of an MMA tile, 0: f32.
+  Status lower_split_kv(simt::AttentionParams params, int n_warps, int max_units);
+  Status lower_prefill_f32(simt::AttentionParams params);
+  Status lower_prefill_mma(simt::AttentionParams params, int n_warps);
   // Of an attention file, compiled for the KV cache format.
   KernelProgram kv_program(std::string file, std::string shape = "") const;
   simt::AttentionParams attention_params(const Node& n) const;

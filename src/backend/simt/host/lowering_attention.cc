@@ -5,7 +5,6 @@
 namespace zinc::simt::host {
 namespace {
 
-constexpr int kMaxSplits = 64;
 constexpr int kMmaRows = 16;  // query rows of an MMA tile
 
 constexpr int64_t kChunkFloats = 4 * 36 * 32;  // partial results of a chunk before the merge, per warp of a group
@@ -46,6 +45,14 @@ int mma_warps(const simt::KvLayer& kv, const gpu::KvFormat& format, const Device
              : 0;
 }
 
+// Two sets of rows per warp group share the loaded keys and values, if shared memory allows. With all positions of a
+// tile in one warp they also need all its registers, which suffice only as compiled for Hopper.
+simt::AttentionMmaShape mma_shape(const simt::KvLayer& kv, int n_warps, const DeviceLimits& device) {
+  const bool has_two_sets = prefill_smem_bytes(kv, n_warps, 2) <= static_cast<size_t>(device.max_shared_bytes) &&
+                            (n_warps > 1 || device.has_wgmma());
+  return {.n_warps = n_warps, .n_sets = has_two_sets ? 2 : 1};
+}
+
 // The RoPE layout of both queries and keys.
 simt::RopeLayout rope_layout_of(const simt::AttentionDecodeParams& params) {
   if (params.parts[simt::kQuery].adjacent || params.parts[simt::kKey].adjacent) return simt::kRopeAdjacent;
@@ -79,55 +86,73 @@ Status Lowering::lower(const gpu::AttentionCall& call) {
     const int64_t n_warps = int64_t{sizes_.max_tokens} * kv.kv_heads * (blocks_of(kv.k_dim) + blocks_of(kv.v_dim));
     if (Status s = emit(kv_program("attention"), "kv_write", write, ceil_div(n_warps, simt::kWarps)); !s.ok()) return s;
   }
-  params.partial =
-      sizes_.max_tokens <= gpu::kMaxSplitTokens ? workspace_.attention_partial().device_ptr<float>() : nullptr;
   const int n_warps = mma_warps(kv, cache_.kv_format(), device_);
-  if (Status s = n_warps > 0 ? lower_attend_mma(params, n_warps) : lower_attend_f32(params); !s.ok()) return s;
-  if (!params.partial) return ok_status();
+  if (has_split_rows()) {
+    const gpu::UploadLayout::GroupUnits& group = workspace_.layout().attention[static_cast<size_t>(kv.group)];
+    const int* upload = workspace_.step().counts;
+    params.units = reinterpret_cast<const simt::AttentionUnit*>(upload + group.units);
+    params.n_units = upload + group.n_units;
+    params.rows = reinterpret_cast<const simt::AttentionRow*>(upload + group.rows);
+    params.partial = workspace_.attention_partial().device_ptr<float>();
+    if (Status s = lower_split_kv(params, n_warps, group.limits.max_units); !s.ok()) return s;
+  }
+  if (sizes_.max_tokens > gpu::kMaxSplitTokens) {
+    if (Status s = n_warps > 0 ? lower_prefill_mma(params, n_warps) : lower_prefill_f32(params); !s.ok()) return s;
+  }
+  if (!has_split_rows()) return ok_status();
   gpu::Accesses accesses;
   fill_output(call.out, params, accesses);
+  constexpr int kMaxMergeBlocks = 64;  // per segment
   return emit(kv_program("attention"), "merge_chunks", params, ceil_div(width(n.out[0]), simt::kSegmentElems),
-              sizes_.max_tokens);
+              std::min(sizes_.max_tokens, kMaxMergeBlocks));
 }
 
-Status Lowering::lower_attend_f32(simt::AttentionParams& params) {
+// A long prompt's steps have one output at most: then the few tokens that other sequences may have are not split.
+bool Lowering::has_split_rows() const { return sizes_.max_tokens <= gpu::kMaxSplitTokens || sizes_.max_outputs > 1; }
+
+Status Lowering::lower_split_kv(simt::AttentionParams params, int n_warps, int max_units) {
+  constexpr int kF32Heads = 2;  // more rows per block would only save reads of keys that hit the L2 cache
   const simt::KvLayer& kv = params.kv;
   const int heads_per_kv_head = params.n_heads / kv.kv_heads;
-  const bool is_split = sizes_.max_tokens <= gpu::kMaxSplitTokens;
-  // Two rows per block keep latency low in small steps; more rows would only save reads of keys that hit the L2 cache.
-  int max_rows = is_split ? 2 : simt::kAttentionRows;
+  params.heads_per_tile = std::min(heads_per_kv_head, n_warps > 0 ? kMmaRows : kF32Heads);
+  params.tokens_per_tile = 1;
+  const int64_t n_tiles = kv.kv_heads * ceil_div(heads_per_kv_head, params.heads_per_tile);
+  const int64_t n_blocks = std::min<int64_t>(max_units, ceil_div(2 * split_kv_blocks(device_), n_tiles));
+  if (n_warps == 0) {
+    return emit(kv_program("attention"), "attention_split_2", params, n_tiles, n_blocks, 1,
+                attention_smem_bytes(kv, kF32Heads));
+  }
+  const simt::AttentionMmaShape shape = mma_shape(kv, n_warps, device_);
+  return emit(kv_program("attention_mma", shape_definition("AttentionMmaShape", shape)), "attention_split_kv", params,
+              n_tiles, n_blocks, 1, split_kv_smem_bytes(kv, n_warps));
+}
+
+Status Lowering::lower_prefill_f32(simt::AttentionParams params) {
+  const simt::KvLayer& kv = params.kv;
+  const int heads_per_kv_head = params.n_heads / kv.kv_heads;
+  int max_rows = simt::kAttentionRows;
   while (max_rows > 2 && attention_smem_bytes(kv, max_rows) > static_cast<size_t>(device_.max_shared_bytes))
     max_rows /= 2;
   params.heads_per_tile = std::min(heads_per_kv_head, max_rows);
-  params.tokens_per_tile = is_split ? 1 : std::max(1, max_rows / params.heads_per_tile);
+  params.tokens_per_tile = std::max(1, max_rows / params.heads_per_tile);
   int tile_rows = 2;  // of the kernel: 2, 4 or 8
   while (tile_rows < params.heads_per_tile * params.tokens_per_tile) tile_rows *= 2;
   return emit(kv_program("attention"), fmt::format("attention_{}", tile_rows).c_str(), params,
               kv.kv_heads * ceil_div(heads_per_kv_head, params.heads_per_tile),
-              ceil_div(sizes_.max_tokens, params.tokens_per_tile), is_split ? std::min(kMaxSplits, params.n_chunks) : 1,
-              attention_smem_bytes(kv, tile_rows));
+              ceil_div(sizes_.max_tokens, params.tokens_per_tile), 1, attention_smem_bytes(kv, tile_rows));
 }
 
-Status Lowering::lower_attend_mma(simt::AttentionParams params, int n_warps) {
-  const bool is_split = params.partial != nullptr;
+Status Lowering::lower_prefill_mma(simt::AttentionParams params, int n_warps) {
   const int heads_per_kv_head = params.n_heads / params.kv.kv_heads;
-  // Two sets of rows per warp group share the loaded keys and values, if shared memory allows. With all positions
-  // of a tile in one warp they also need all its registers, which suffice only as compiled for Hopper.
-  const bool has_two_sets =
-      prefill_smem_bytes(params.kv, n_warps, 2) <= static_cast<size_t>(device_.max_shared_bytes) &&
-      (n_warps > 1 || device_.has_wgmma());
-  const simt::AttentionMmaShape shape{.n_warps = n_warps, .n_sets = has_two_sets ? 2 : 1};
-  const int n_rows = is_split ? kMmaRows : simt::kWarps / n_warps * shape.n_sets * kMmaRows;
+  const simt::AttentionMmaShape shape = mma_shape(params.kv, n_warps, device_);
+  const int n_rows = simt::kWarps / n_warps * shape.n_sets * kMmaRows;
   params.heads_per_tile = std::min(heads_per_kv_head, n_rows);
-  params.tokens_per_tile = is_split ? 1 : n_rows / params.heads_per_tile;
-  return emit(
-      kv_program("attention_mma", shape_definition("AttentionMmaShape", shape)),
-      is_split ? "attention_split_kv" : "attention_prefill", params,
-      params.kv.kv_heads * ceil_div(heads_per_kv_head, params.heads_per_tile),
-      ceil_div(sizes_.max_tokens, params.tokens_per_tile), is_split ? std::min(kMaxSplits, params.n_chunks) : 1,
-      is_split ? split_kv_smem_bytes(params.kv, n_warps) : prefill_smem_bytes(params.kv, n_warps, shape.n_sets));
+  params.tokens_per_tile = n_rows / params.heads_per_tile;
+  return emit(kv_program("attention_mma", shape_definition("AttentionMmaShape", shape)), "attention_prefill", params,
+              params.kv.kv_heads * ceil_div(heads_per_kv_head, params.heads_per_tile),
+              ceil_div(sizes_.max_tokens, params.tokens_per_tile), 1,
+              prefill_smem_bytes(params.kv, n_warps, shape.n_sets));
 }
-
 Status Lowering::lower_attention_inputs(const gpu::AttentionCall& call, const simt::KvLayer& kv) {
   simt::HeadsParams params{};
   params.step = workspace_.step();

@@ -74,6 +74,7 @@ Result<std::unique_ptr<Workspace>> Workspace::allocate(const Graph& graph, const
                                                        const gpu::Cache& cache, gpu::Device& device,
                                                        const DeviceLimits& limits, const Bucket& bucket) {
   const gpu::WorkspaceOptions options{.kernels = kernel_limits(limits),
+                                      .upload = {.attention_blocks = split_kv_blocks(limits)},
                                       .expert_tile_rows = simt::kTileTokens,
                                       .sample_splits = simt::kSampleSplits,
                                       .has_q8_aux = limits.has_wgmma()};

@@ -21,6 +21,8 @@ simt::KvLayer simt_kv_layer(const gpu::KvLayer& layer);
 // The fused gemv kernel of batch-1 decode and its prologues need bulk copies and shared memory for the pipelines of two
 // blocks (data-center Hopper and Blackwell; other GPUs have half the shared memory).
 bool has_decode_kernels(const DeviceLimits& device);
+// Blocks of split-KV attention that fill the device: one per SM, and as many to balance them.
+inline int split_kv_blocks(const DeviceLimits& device) { return 2 * device.n_sms; }
 // Shared memory of gemm.cu.
 size_t gemm_shared_bytes(const PanelFormat& format);
 

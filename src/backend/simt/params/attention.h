@@ -1,6 +1,7 @@
 // Parameters of attention.cu, attention_mma.cu and attention_decode.cu, and their compile-time shapes.
 #pragma once
 
+#include "backend/gpu/params/attention_units.h"
 #include "backend/simt/params/step.h"
 
 namespace zinc::simt {
@@ -40,7 +41,8 @@ struct HeadsParams {
   float* q_out;
 };
 
-// partial: [rows, n_chunks, v_dim + 2]; in attention_decode.cu [heads, n_chunks, partial_row_floats(v_dim)].
+// partial: [a row's heads, its partials, v_dim + 2] from its first partial on; in attention_decode.cu [heads, n_chunks,
+// partial_row_floats(v_dim)].
 struct AttentionParams {
   Step step;
   KvLayer kv;
@@ -49,6 +51,9 @@ struct AttentionParams {
   float* out;
   Q8Activation q8;  // of out, by merge_chunks; q null: none
   float* partial;   // split-KV partials; null: each block has all chunks of its rows
+  const AttentionUnit* units;
+  const int* n_units;
+  const AttentionRow* rows;  // [T]; null: the step has no split rows
   int n_heads, heads_per_tile, tokens_per_tile, n_chunks, q8_block;
   float scale, softcap;
   int window;
