@@ -3,7 +3,7 @@
 // A block tile is 128 weight rows by 64 tokens, a warp tile 32 by 32: two by four mma tiles of 16 by 8. A K segment of
 // both is copied into shared memory, still packed, while the previous one is multiplied; words of a panel are mma
 // fragments (panel.h). A segment's value is that of quantized_weights.h, so results are bit-identical to linear.cu.
-#include "backend/simt/device_common.h"
+#include "backend/simt/mma_segment.h"
 
 namespace zinc::simt {
 
@@ -83,64 +83,48 @@ ZINC_DEVICE void multiply_mins(const typename F::Header (&headers)[2], const int
   for (int e = 0; e < 4; ++e) mins[e] = of_low[e] + 64 * of_high[e];
 }
 
+// The activations of a stage from token `first` on, for mma_segment().
+struct StagedTokens {
+  const Stage& stage;
+  int first;
+
+  ZINC_DEVICE void fragment(int c, int g, int (&b)[2]) const {
+    const int quad = lane_id() / 4, lane_in_quad = lane_id() % 4;
+    const int* from = reinterpret_cast<const int*>(stage.q + (first + c * 8 + quad) * kStageStride + g * kGroupElems);
+    b[0] = from[lane_in_quad];
+    b[1] = from[lane_in_quad + 4];
+  }
+  ZINC_DEVICE float2 scales(int c, int g) const {
+    const int token = lane_token(c);
+    return make_float2(stage.scale[token][g], stage.scale[token + 1][g]);
+  }
+  ZINC_DEVICE int2 sums(int c, int g) const {
+    const int token = lane_token(c);
+    return make_int2(stage.sum[token][g], stage.sum[token + 1][g]);
+  }
+  template <class F>
+  ZINC_DEVICE void mins(const typename F::Header (&headers)[2], int c, float (&d)[4]) const {
+    int exact[4];
+    multiply_mins<F>(headers, stage.sum[first + c * 8 + lane_id() / 4], exact);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) d[e] = static_cast<float>(exact[e]);
+  }
+
+ private:
+  ZINC_DEVICE int lane_token(int c) const { return first + c * 8 + lane_id() % 4 * 2; }
+};
+
 // total += 16 of the warp's 32 weight rows times some of its 32 tokens, one segment. All at once would need more
 // registers than two blocks per SM have.
 template <class F, int kTiles>
 ZINC_DEVICE void multiply_segment(const u8* segment, int first_row, const Stage& stage, int first_token, int n_groups,
                                   float (*total)[4]) {
-  const int quad = lane_id() / 4, lane_in_quad = lane_id() % 4, row = first_row + quad;
-  const typename F::Header headers[2] = {F::header(segment, row), F::header(segment, row + 8)};
-  int sums[kTiles][4] = {};
-  float values[kTiles][4] = {};
-#pragma unroll
-  for (int g = 0; g < kSegmentGroups; ++g) {
-    if (g >= n_groups) break;
-    int a[4];
-    F::fragment(segment, row, g, lane_in_quad, a[0], a[2]);
-    F::fragment(segment, row + 8, g, lane_in_quad, a[1], a[3]);
-#pragma unroll
-    for (int c = 0; c < kTiles; ++c) {
-      const int token = first_token + c * 8;
-      const int* from = reinterpret_cast<const int*>(stage.q + (token + quad) * kStageStride + g * kGroupElems);
-      const int b[2] = {from[lane_in_quad], from[lane_in_quad + 4]};
-      if constexpr (F::kHalfScales) {
-        int low[4] = {}, high[4] = {};
-        mma_m16n8k16_s8(low, a[0], a[1], b[0]);
-        mma_m16n8k16_s8(high, a[2], a[3], b[1]);
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          sums[c][e] += headers[e / 2].scale(2 * g) * low[e] + headers[e / 2].scale(2 * g + 1) * high[e];
-        }
-      } else {
-        int dot[4] = {};
-        mma_m16n8k32_s8(dot, a, b);
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const int scale_token = token + 2 * lane_in_quad + e % 2;
-          if constexpr (F::kQ8Block == kGroupElems) {
-            values[c][e] = add_group<F>(headers[e / 2], g, dot[e], stage.scale[scale_token][g],
-                                        F::kHasMin ? stage.sum[scale_token][g] : 0, values[c][e]);
-          } else {
-            sums[c][e] += headers[e / 2].scale(g) * dot[e];
-          }
-        }
-      }
-    }
-  }
+  float values[kTiles][4];
+  mma_segment<F, kTiles>(segment, first_row + lane_id() / 4, StagedTokens{stage, first_token}, n_groups, values);
 #pragma unroll
   for (int c = 0; c < kTiles; ++c) {
-    int mins[4] = {};
-    if constexpr (F::kHasMin && F::kQ8Block == kSegmentElems) {
-      multiply_mins<F>(headers, stage.sum[first_token + c * 8 + quad], mins);
-    }
 #pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      if constexpr (F::kQ8Block == kSegmentElems) {
-        const float xscale = stage.scale[first_token + c * 8 + 2 * lane_in_quad + e % 2][0];
-        values[c][e] = segment_value<F>(headers[e / 2], sums[c][e], mins[e], xscale);
-      }
-      total[c][e] += values[c][e];
-    }
+    for (int e = 0; e < 4; ++e) total[c][e] += values[c][e];
   }
 }
 

@@ -25,11 +25,12 @@ struct LoadedSegment<F, false> {
   }
 };
 
-// A segment with integer scales. sums: scale_g * dot_g, mins: min_g * xsum_g, over its groups.
+// A segment with integer scales. sums: scale_g * dot_g, mins: min_g * xsum_g, over its groups; integers, exact in
+// float.
 template <class F>
-ZINC_DEVICE float segment_value(const typename F::Header& header, int sums, int mins, float xscale) {
+ZINC_DEVICE float segment_value(const typename F::Header& header, int sums, float mins, float xscale) {
   float value = header.d() * static_cast<float>(sums);
-  if constexpr (F::kHasMin) value = fmaf(-header.dmin(), static_cast<float>(mins), value);
+  if constexpr (F::kHasMin) value = fmaf(-header.dmin(), mins, value);
   return value * xscale;
 }
 
@@ -80,7 +81,9 @@ ZINC_DEVICE void dot_q8(const LoadedSegment<F>& loaded, const Q8Segment* x, int 
   }
   if constexpr (F::kQ8Block == kSegmentElems) {
 #pragma unroll
-    for (int m = 0; m < M; ++m) out[m] = segment_value<F>(loaded.header, sums[m], mins[m], x[m].scales[0]);
+    for (int m = 0; m < M; ++m) {
+      out[m] = segment_value<F>(loaded.header, sums[m], static_cast<float>(mins[m]), x[m].scales[0]);
+    }
   }
 }
 

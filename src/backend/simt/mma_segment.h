@@ -1,0 +1,73 @@
+// Dot products of 16 weight rows with columns of activations over a K segment, with int8 warp MMA: the same values as
+// quantized_weights.h. A lane has rows `row` and `row` + 8 and, of each eight columns, two (the layout of mma's D).
+#pragma once
+
+#include "backend/simt/quantized_weights.h"
+
+namespace zinc::simt {
+
+// values[c][e] is the segment's value of row + e / 2 * 8 and column 8 c + lane % 4 * 2 + e % 2. `x` are the
+// activations: fragment(c, g, b) is B of eight columns and a quant group; scales(c, g) and sums(c, g) are those of the
+// lane's two columns; mins<F>(headers, c, d) is the sum of min * sum over the groups, in the layout of D.
+template <class F, int kTiles, class X>
+ZINC_DEVICE void mma_segment(const u8* segment, int row, const X& x, int n_groups, float (&values)[kTiles][4]) {
+  const int lane_in_quad = lane_id() % 4;
+  const typename F::Header headers[2] = {F::header(segment, row), F::header(segment, row + 8)};
+  int sums[kTiles][4] = {};
+#pragma unroll
+  for (int c = 0; c < kTiles; ++c) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) values[c][e] = 0;
+  }
+#pragma unroll
+  for (int g = 0; g < kSegmentGroups; ++g) {
+    if (g >= n_groups) break;
+    int a[4];
+    F::fragment(segment, row, g, lane_in_quad, a[0], a[2]);
+    F::fragment(segment, row + 8, g, lane_in_quad, a[1], a[3]);
+#pragma unroll
+    for (int c = 0; c < kTiles; ++c) {
+      int b[2];
+      x.fragment(c, g, b);
+      if constexpr (F::kHalfScales) {
+        int low[4] = {}, high[4] = {};
+        mma_m16n8k16_s8(low, a[0], a[1], b[0]);
+        mma_m16n8k16_s8(high, a[2], a[3], b[1]);
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          sums[c][e] += headers[e / 2].scale(2 * g) * low[e] + headers[e / 2].scale(2 * g + 1) * high[e];
+        }
+      } else {
+        int dot[4] = {};
+        mma_m16n8k32_s8(dot, a, b);
+        if constexpr (F::kQ8Block == kGroupElems) {
+          const float2 xscales = x.scales(c, g);
+          int2 xsums = {0, 0};
+          if constexpr (F::kHasMin) xsums = x.sums(c, g);
+#pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            values[c][e] = add_group<F>(headers[e / 2], g, dot[e], e % 2 == 0 ? xscales.x : xscales.y,
+                                        e % 2 == 0 ? xsums.x : xsums.y, values[c][e]);
+          }
+        } else {
+#pragma unroll
+          for (int e = 0; e < 4; ++e) sums[c][e] += headers[e / 2].scale(g) * dot[e];
+        }
+      }
+    }
+  }
+  if constexpr (F::kQ8Block == kSegmentElems) {
+#pragma unroll
+    for (int c = 0; c < kTiles; ++c) {
+      float mins[4] = {};
+      if constexpr (F::kHasMin) x.template mins<F>(headers, c, mins);
+      const float2 xscales = x.scales(c, 0);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        values[c][e] = segment_value<F>(headers[e / 2], sums[c][e], mins[e], e % 2 == 0 ? xscales.x : xscales.y);
+      }
+    }
+  }
+}
+
+}  // namespace zinc::simt
