@@ -58,6 +58,12 @@ ZINC_DEVICE bool arrive_is_last(int* n_arrived) {
 #endif
   return n % 2 != 0;
 }
+// Sets the counter, after all earlier writes of the thread. REQUIRES: one thread at a time changes it.
+ZINC_DEVICE void set_arrivals(int* n_arrived, int n) {
+#if __CUDA_ARCH__ >= 700
+  asm volatile("st.release.cta.shared::cta.s32 [%0], %1;" ::"r"(shared_address(n_arrived)), "r"(n) : "memory");
+#endif
+}
 // Waits until the counter reaches n.
 ZINC_DEVICE void wait_arrivals(const int* n_arrived, int n) {
 #if __CUDA_ARCH__ >= 700

@@ -91,7 +91,13 @@ ZINC_DEVICE void store_f16_sum(int sum, u16* to) {
 
 ZINC_DEVICE void store_q8(const QuantizedVec8& r, const Q8Activation& out, long long row, int segment, int q8_block) {
   const int lane = lane_id();
-  reinterpret_cast<int2*>(out.q + row * out.stride + segment * kSegmentElems)[lane] = r.words;
+  signed char* to = out.q + row * out.stride + segment * kSegmentElems;
+  if (out.is_in_mma_order) {
+    reinterpret_cast<int*>(to)[mma_word(lane / 4, lane % 4 * 2)] = r.words.x;
+    reinterpret_cast<int*>(to)[mma_word(lane / 4, lane % 4 * 2 + 1)] = r.words.y;
+  } else {
+    reinterpret_cast<int2*>(to)[lane] = r.words;
+  }
   if (out.wgmma_aux && q8_block == kGroupElems)
     store_bf16(r.words, out.wgmma_aux + row * out.stride + segment * kSegmentElems);
   if (out.wgmma_aux && q8_block == kSegmentElems && lane % 4 == 0) {

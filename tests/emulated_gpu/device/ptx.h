@@ -52,6 +52,7 @@ inline void mbarrier_init(Mbarrier* mbarrier, int n_arrivals = 1) {
 inline void fence_mbarrier_init() {}
 inline void mbarrier_arrive(Mbarrier* mbarrier) { mbarrier_update(mbarrier, 1, 0); }
 inline bool arrive_is_last(int* n_arrived) { return (*n_arrived)++ % 2 != 0; }
+inline void set_arrivals(int* n_arrived, int n) { *n_arrived = n; }
 inline void wait_arrivals(const int* n_arrived, int n) {
   while (*n_arrived < n) emulated_yield();
 }

@@ -95,4 +95,31 @@ ZINC_HOST_DEVICE int wgmma_shared_bytes(const WgmmaLayout& w) {
          2 * w.n_stages * 8 + 8;
 }
 
+// ---- gemm_small.cu ----
+
+// A program's geometry. A tile is a panel's K segment by `n_columns` activation rows; a team of warps multiplies it.
+struct GemmSmallShape {
+  int n_columns;
+  int has_experts;
+  int n_warps;         // per block
+  int n_column_warps;  // per team, beside each other; each has 16 of the panel's 32 rows, so a team is twice as large
+  int n_accumulators;  // panels that a block works on at a time
+  int n_stages;        // per team
+};
+ZINC_HOST_DEVICE int team_warps(const GemmSmallShape& s) { return 2 * s.n_column_warps; }
+ZINC_HOST_DEVICE int team_count(const GemmSmallShape& s) { return s.n_warps / team_warps(s); }
+// Byte offsets in shared memory: an mbarrier per stage; per accumulator and warp the number of segments added; the
+// sums; the stages.
+struct GemmSmallSmem {
+  int full, n_added, sums, stages, n_bytes;
+};
+ZINC_HOST_DEVICE GemmSmallSmem gemm_small_smem(const GemmSmallShape& s, int segment_bytes) {
+  GemmSmallSmem smem{};
+  smem.n_added = smem.full + 8 * team_count(s) * s.n_stages;
+  smem.sums = align_128(smem.n_added + 4 * s.n_accumulators * team_warps(s));
+  smem.stages = smem.sums + 4 * s.n_accumulators * kPanelRows * s.n_columns;
+  smem.n_bytes = smem.stages + team_count(s) * s.n_stages * segment_bytes;
+  return smem;
+}
+
 }  // namespace zinc::simt

@@ -37,8 +37,12 @@ struct Q8Activation {
   int* sum;
   // For gemm_wgmma.cu; null: unused. Blocks of 32: q as bf16; blocks of 256: the sums as f16.
   unsigned short* wgmma_aux;
-  int stride;  // a multiple of kSegmentElems
+  int stride;           // a multiple of kSegmentElems
+  int is_in_mma_order;  // q is for gemm_small.cu: the words of a segment are in the order of mma_word()
 };
+// Index of word `word` (four int8) of quant group `group` in a segment in mma order: lane i of a quad reads its B
+// fragments of mma.m16n8k32, words i and i + 4 of a group, as 16 bytes for two groups.
+ZINC_HOST_DEVICE int mma_word(int group, int word) { return group / 2 * 16 + word % 4 * 4 + group % 2 * 2 + word / 4; }
 
 ZINC_HOST_DEVICE int align_128(int n_bytes) { return (n_bytes + 127) / 128 * 128; }
 

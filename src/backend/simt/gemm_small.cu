@@ -1,0 +1,339 @@
+// out[t, o] = sum_k x[t, k] * weight[o, k] with int8 MMA, for steps of few tokens (2 to 64), whose cost is reading the
+// weights. A program of this file begins with one format/<f>.h; activations are quantized by an earlier launch, in mma
+// order. Persistent: a block has consecutive panels and reads their weights once, by bulk copies, the first ones before
+// it waits for its activations.
+// A work tile is one K segment of a panel (32 interleaved rows) by kShape.n_columns columns (activation rows; in MoE,
+// token-expert pairs of one expert). A team of warps has its own stages of shared memory, multiplies its tiles one
+// after the other, with the activations in registers, and adds each to the panel's sums when the previous segment has
+// been added: segments are added in order, whichever teams multiply them, so results are bit-identical to linear.cu.
+#include "backend/simt/mma_segment.h"
+
+namespace zinc::simt {
+
+using F = WeightFormat;
+constexpr int kSegmentBytes = kPanelRows * (F::kHeaderBytes + kSegmentGroups * F::kGroupBytes);
+constexpr int kTeamWarps = team_warps(kShape), kTeams = team_count(kShape), kStages = kShape.n_stages;
+constexpr int kColumns = kShape.n_columns, kSlots = kShape.n_accumulators;
+constexpr bool kHasExperts = kShape.has_experts != 0;
+constexpr int kWarpTiles = kColumns / (8 * kShape.n_column_warps);  // mma tiles of a warp, beside each other
+constexpr GemmSmallSmem kSmem = gemm_small_smem(kShape, kSegmentBytes);
+static_assert(kShape.n_warps % kTeamWarps == 0 && kColumns % (8 * kShape.n_column_warps) == 0);
+static_assert(kTeams < 16, "a named barrier per team");
+
+struct Lane {
+  int team, warp, row, column;  // warp: in the team; row: in the panel, the first of the lane's two
+  ZINC_DEVICE Lane()
+      : team(warp_id() / kTeamWarps),
+        warp(warp_id() % kTeamWarps),
+        row(warp % 2 * 16 + lane_id() / 4),
+        column(warp / 2 * (8 * kWarpTiles)) {}
+  ZINC_DEVICE bool is_leader() const { return warp == 0 && lane_id() == 0; }  // issues the team's copies
+};
+
+// ---- work ----
+
+// The block's panels, numbered over all parts and, with experts, over all expert tiles.
+struct Work {
+  int begin, end, tile_panels;  // tile_panels: of all parts
+
+  ZINC_DEVICE Work(const LinearParams& p, int n_expert_tiles) : tile_panels(0) {
+    for (int part = 0; part < p.n_parts; ++part) tile_panels += panels_of(p.parts[part]);
+    const long long n = static_cast<long long>(tile_panels) * n_expert_tiles;
+    begin = static_cast<int>(n * blockIdx.x / gridDim.x);
+    end = static_cast<int>(n * (blockIdx.x + 1) / gridDim.x);
+  }
+  static ZINC_DEVICE int panels_of(const Matrix& matrix) { return (matrix.n_out + kPanelRows - 1) / kPanelRows; }
+};
+
+// A panel's expert tile, part and index in it.
+struct Panel {
+  int expert_tile, part, index;
+  ZINC_DEVICE Panel(const LinearParams& p, const Work& work, int number)
+      : expert_tile(kHasExperts ? number / work.tile_panels : 0),
+        part(0),
+        index(number - expert_tile * work.tile_panels) {
+    for (; part + 1 < p.n_parts && index >= Work::panels_of(p.parts[part]); ++part) {
+      index -= Work::panels_of(p.parts[part]);
+    }
+  }
+  ZINC_DEVICE int expert(const LinearParams& p) const { return kHasExperts ? p.tiles.tiles[3 * expert_tile] : 0; }
+};
+
+// The columns of a tile: activation rows that follow each other, or the pairs of an expert tile.
+struct Columns {
+  int first, count;  // count: 0 or less if there are none
+
+  ZINC_DEVICE Columns(const LinearParams& p, int expert_tile) {
+    if (kHasExperts) {
+      first = p.tiles.tiles[3 * expert_tile + 1];
+      count = p.tiles.tiles[3 * expert_tile + 2];
+    } else {
+      first = static_cast<int>(blockIdx.y) * kColumns;
+      count = min(kColumns, *p.n_rows * p.vectors_per_row - first);
+    }
+  }
+  ZINC_DEVICE int out_row(const LinearParams& p, int column) const {
+    return kHasExperts ? p.tiles.order[first + column] : first + column;
+  }
+  // Columns past the last repeat it.
+  ZINC_DEVICE int x_row(const LinearParams& p, int column) const {
+    const int row = out_row(p, min(column, count - 1));
+    return kHasExperts && !p.x_per_expert ? row / p.n_experts_used : row;
+  }
+};
+
+// Iterates over a team's tiles. A block works on up to kSlots panels of the same columns at a time (a pass), and on as
+// many of their segments as it has teams (a chunk): while a chunk is full, each team keeps its segment of the
+// activations for all panels of the pass. The tiles of the last chunk are distributed evenly.
+struct TileCursor {
+  int first_panel, first_segment;  // of the pass and of the chunk
+  int panel, segment;              // in them
+
+  TileCursor() = default;
+  ZINC_DEVICE TileCursor(const Work& work, int k_segments, int team)
+      : first_panel(work.begin), first_segment(0), panel(0), segment(team) {
+    skip_empty(work, k_segments, team);
+  }
+  ZINC_DEVICE void advance(const Work& work, int k_segments, int team) {
+    segment += kTeams;
+    skip_empty(work, k_segments, team);
+  }
+  ZINC_DEVICE bool is_done(const Work& work) const { return first_panel >= work.end; }
+  ZINC_DEVICE int panel_number() const { return first_panel + panel; }
+  ZINC_DEVICE int k_segment() const { return first_segment + segment; }
+
+ private:
+  ZINC_DEVICE int pass_panels(const Work& work) const {
+    const int n = min(kSlots, work.end - first_panel);
+    return kHasExperts ? min(n, work.tile_panels - first_panel % work.tile_panels) : n;
+  }
+  ZINC_DEVICE void skip_empty(const Work& work, int k_segments, int team) {
+    while (first_panel < work.end) {
+      const int n_panels = pass_panels(work), n_segments = min(kTeams, k_segments - first_segment);
+      for (; segment >= n_segments; segment -= n_segments) ++panel;
+      if (panel < n_panels) return;
+      first_segment += n_segments;
+      if (first_segment >= k_segments) {
+        first_segment = 0;
+        first_panel += n_panels;
+      }
+      segment = team;
+      panel = 0;
+    }
+  }
+};
+
+// ---- activations ----
+
+// The warp's columns of a K segment, in registers: B fragments of mma, with scales and sums of each column's groups 2 i
+// and 2 i + 1 in lane i of its quad, or of the whole segment. load() only starts the loads.
+struct ColumnFragments {
+  static constexpr bool kHasGroupScales = F::kQ8Block == kGroupElems;
+  uint4 words[kWarpTiles][kSegmentGroups / 2];
+  float2 xscales[kWarpTiles];
+  int2 xsums[kWarpTiles];
+
+  ZINC_DEVICE void load(const LinearParams& p, const Columns& columns, const Lane& lane, int s) {
+    const Q8Activation& x = p.q8;
+    const int i = lane_id() % 4, n_segments = x.stride / kSegmentElems;
+#pragma unroll
+    for (int c = 0; c < kWarpTiles; ++c) {
+      const long long segment =
+          static_cast<long long>(columns.x_row(p, lane.column + c * 8 + lane_id() / 4)) * n_segments + s;
+      const uint4* from = reinterpret_cast<const uint4*>(x.q + segment * kSegmentElems) + i;
+#pragma unroll
+      for (int k = 0; k < kSegmentGroups / 2; ++k) words[c][k] = from[4 * k];
+      if constexpr (kHasGroupScales) {
+        xscales[c] = reinterpret_cast<const float2*>(x.scale + segment * kSegmentGroups)[i];
+      } else {
+        xscales[c].x = x.scale[segment];
+      }
+      if constexpr (F::kHasMin) xsums[c] = reinterpret_cast<const int2*>(x.sum + segment * kSegmentGroups)[i];
+    }
+  }
+
+  // ---- for mma_segment() ----
+
+  ZINC_DEVICE void fragment(int c, int g, int (&b)[2]) const {
+    const uint4& w = words[c][g / 2];
+    b[0] = static_cast<int>(g % 2 == 0 ? w.x : w.z);
+    b[1] = static_cast<int>(g % 2 == 0 ? w.y : w.w);
+  }
+  ZINC_DEVICE float2 scales(int c, int g) const {
+    const float own = kHasGroupScales && g % 2 != 0 ? xscales[c].y : xscales[c].x;
+    return make_float2(of_column(own, 0, g), of_column(own, 1, g));
+  }
+  ZINC_DEVICE int2 sums(int c, int g) const {
+    const int own = g % 2 != 0 ? xsums[c].y : xsums[c].x;
+    return make_int2(of_column(own, 0, g), of_column(own, 1, g));
+  }
+  // With f16 MMA: minima and both parts of a sum (64 * high + low) are exact, and so is the result in float.
+  template <class F>
+  ZINC_DEVICE void mins(const typename F::Header (&headers)[2], int c, float (&d)[4]) const {
+    const int i = lane_id() % 4, low[2] = {xsums[c].x & 63, xsums[c].y & 63};
+    const u32 b[2] = {halves(low[0], low[1]), halves(xsums[c].x - low[0], xsums[c].y - low[1])};
+    const u32 a[2] = {headers[0].two_mins(i), headers[1].two_mins(i)};
+    mma_m16n8k16_f16(d, a[0], a[1], a[0], a[1], b[0], b[1]);
+  }
+
+ private:
+  static ZINC_DEVICE u32 halves(int a, int b) {
+    return float_to_half(static_cast<float>(a)) | static_cast<u32>(float_to_half(static_cast<float>(b))) << 16;
+  }
+  // From the lane that has group g of the lane's first or second column.
+  template <class T>
+  static ZINC_DEVICE T of_column(T own, int second, int g) {
+    return __shfl_sync(0xFFFFFFFFu, own, (lane_id() % 4 * 2 + second) * 4 + (kHasGroupScales ? g / 2 : 0));
+  }
+};
+
+// ---- weights ----
+
+// A team's stages. Its leader copies the tiles; the next one to copy is in shared memory, to save registers.
+struct WeightPipeline {
+  u8* stages;
+  Mbarrier* full;
+  TileCursor& next;
+  int stage = 0, round = 0;
+
+  ZINC_DEVICE WeightPipeline(u8* shared, TileCursor* next, const Lane& lane)
+      : stages(shared + kSmem.stages + lane.team * kStages * kSegmentBytes),
+        full(reinterpret_cast<Mbarrier*>(shared + kSmem.full) + lane.team * kStages),
+        next(next[lane.team]) {}
+  // Returns the number of copies.
+  ZINC_DEVICE int start(const LinearParams& p, const Work& work, const Lane& lane, const TileCursor& first) {
+    next = first;
+    int n = 0;
+    while (n < kStages && !next.is_done(work)) load(p, work, lane, n++);
+    return n;
+  }
+  ZINC_DEVICE const u8* wait() const {
+    mbarrier_wait(full + stage, round & 1);
+    return stages + stage * kSegmentBytes;
+  }
+  // The stage is not read any more.
+  ZINC_DEVICE void release(const LinearParams& p, const Work& work, const Lane& lane) {
+    named_barrier_sync<32 * kTeamWarps>(1 + lane.team);
+    if (lane.is_leader() && !next.is_done(work)) load(p, work, lane, stage);
+    if (++stage == kStages) {
+      stage = 0;
+      ++round;
+    }
+  }
+
+ private:
+  ZINC_DEVICE void load(const LinearParams& p, const Work& work, const Lane& lane, int to) {
+    const Panel panel(p, work, next.panel_number());
+    const Matrix& matrix = p.parts[panel.part];
+    const int s = next.k_segment(), n_groups = s + 1 < matrix.n_segments ? kSegmentGroups : matrix.n_last_groups;
+    const u8* from = matrix.bytes + panel.expert(p) * matrix.matrix_bytes + panel.index * matrix.panel_bytes +
+                     static_cast<long long>(s) * kSegmentBytes;
+    bulk_copy_expect_tx<kEvictFirst>(stages + to * kSegmentBytes, from,
+                                     kPanelRows * (F::kHeaderBytes + n_groups * F::kGroupBytes), full + to);
+    next.advance(work, matrix.n_segments, lane.team);
+  }
+};
+
+// ---- sums ----
+
+// Adds scale, bias and residual to the sums of a panel's rows and columns, and writes them.
+ZINC_DEVICE void write_outputs(const LinearParams& p, const Panel& panel, const Columns& columns, const Lane& lane,
+                               const float4 (&sums)[kWarpTiles]) {
+  const int n_out = p.parts[panel.part].n_out, expert = panel.expert(p);
+  const float* scales = p.expert_scales[panel.part];
+  const float* biases = p.biases[panel.part];
+  const float scale = scales ? scales[expert] : 1.0f;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int o = panel.index * kPanelRows + lane.row + 8 * h;
+    if (o >= n_out) continue;
+    const float bias = biases ? biases[static_cast<long long>(expert) * n_out + o] : 0.0f;
+#pragma unroll
+    for (int c = 0; c < kWarpTiles; ++c) {
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        const int column = lane.column + c * 8 + lane_id() % 4 * 2 + k;
+        if (column >= columns.count) continue;
+        float value = h == 0 ? (k == 0 ? sums[c].x : sums[c].y) : (k == 0 ? sums[c].z : sums[c].w);
+        if (scales) value *= scale;
+        if (biases) value += bias;
+        const long long offset = static_cast<long long>(columns.out_row(p, column)) * n_out + o;
+        p.outs[panel.part][offset] = p.residual ? p.residual[offset] + value : value;
+      }
+    }
+  }
+}
+
+// Adds a tile to its panel's sums, after the previous segment; after the last one the outputs are written.
+ZINC_DEVICE void add_tile(const LinearParams& p, const Work& work, const Lane& lane, int panel_number, int s,
+                          const float (&values)[kWarpTiles][4], u8* shared) {
+  const int k_segments = p.parts[0].n_segments, n = panel_number - work.begin, slot = n % kSlots;
+  const int n_before = n / kSlots * k_segments + s;  // tiles that are added to the slot's sums before
+  int* n_added = reinterpret_cast<int*>(shared + kSmem.n_added) + slot * kTeamWarps + lane.warp;
+  float4* slot_sums =
+      reinterpret_cast<float4*>(shared + kSmem.sums) + (slot * kTeamWarps + lane.warp) * kWarpTiles * 32 + lane_id();
+  wait_arrivals(n_added, n_before);  // an mbarrier's parity would not tell more than two segments apart
+  float4 sums[kWarpTiles];
+#pragma unroll
+  for (int c = 0; c < kWarpTiles; ++c) {
+    const float4 before = s == 0 ? make_float4(0, 0, 0, 0) : slot_sums[c * 32];
+    sums[c] =
+        make_float4(before.x + values[c][0], before.y + values[c][1], before.z + values[c][2], before.w + values[c][3]);
+    if (s + 1 < k_segments) slot_sums[c * 32] = sums[c];
+  }
+  __syncwarp();
+  if (lane_id() == 0) set_arrivals(n_added, n_before + 1);
+  if (s + 1 < k_segments) return;
+  const Panel panel(p, work, panel_number);
+  write_outputs(p, panel, Columns(p, panel.expert_tile), lane, sums);
+}
+
+ZINC_DEVICE void init_barriers(u8* shared) {
+  static_assert(kTeams * kStages <= 32 * kShape.n_warps && kSlots * kTeamWarps <= 32 * kShape.n_warps);
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread < kTeams * kStages) mbarrier_init(reinterpret_cast<Mbarrier*>(shared + kSmem.full) + thread);
+  if (thread < kSlots * kTeamWarps) reinterpret_cast<int*>(shared + kSmem.n_added)[thread] = 0;
+  fence_mbarrier_init();
+  __syncthreads();
+}
+
+// Grid: as many blocks as SMs, or panels; tiles of columns. With experts, their tiles are part of the work.
+extern "C" __global__ void __launch_bounds__(32 * kShape.n_warps, 2)
+    gemm_small(__grid_constant__ const LinearParams p) {
+  extern __shared__ float4 smem[];
+  __shared__ TileCursor next_copies[kTeams];
+  u8* shared = reinterpret_cast<u8*>(smem);
+  launch_dependents();
+  init_barriers(shared);
+  if (kHasExperts) wait_dependency();  // it selects the weights
+  const Lane lane;
+  const Work work(p, kHasExperts ? *p.tiles.n_tiles : 1);
+  const int k_segments = p.parts[0].n_segments;
+  TileCursor tile(work, k_segments, lane.team);
+  WeightPipeline pipeline(shared, next_copies, lane);
+  const int n_copies = lane.is_leader() ? pipeline.start(p, work, lane, tile) : 0;
+  if (tile.is_done(work)) return;
+  if (!kHasExperts) wait_dependency();
+  const auto columns_of = [&](const TileCursor& of) { return Columns(p, Panel(p, work, of.first_panel).expert_tile); };
+  if (columns_of(tile).count <= 0) {
+    for (int i = 0; i < n_copies; ++i) mbarrier_wait(pipeline.full + i, 0);
+    return;
+  }
+  ColumnFragments x;
+  x.load(p, columns_of(tile), lane, tile.k_segment());
+#pragma unroll 1
+  while (!tile.is_done(work)) {
+    const int panel_number = tile.panel_number(), first_panel = tile.first_panel, s = tile.k_segment();
+    const bool is_whole = F::kQ8Block == kSegmentElems || s + 1 < k_segments;
+    const int n_groups = is_whole ? kSegmentGroups : p.parts[0].n_last_groups;
+    float values[kWarpTiles][4];
+    mma_segment<F>(pipeline.wait(), lane.row, x, n_groups, values);
+    pipeline.release(p, work, lane);
+    tile.advance(work, k_segments, lane.team);
+    const bool loads_x = !tile.is_done(work) && (tile.k_segment() != s || tile.first_panel != first_panel);
+    if (loads_x) x.load(p, columns_of(tile), lane, tile.k_segment());
+    add_tile(p, work, lane, panel_number, s, values, shared);
+  }
+}
+
+}  // namespace zinc::simt
