@@ -17,7 +17,7 @@
 namespace zinc {
 namespace {
 
-constexpr Bucket kBucket = {.max_tokens = 64, .max_seqs = 2, .max_outputs = 2};
+constexpr Bucket kBucket = {.max_tokens = 128, .max_seqs = 2, .max_outputs = 2};
 
 CacheSizes cache_sizes(const Model& model) {
   return {.n_pages = std::vector<int>(page_groups(model.caches).size(), 40),
@@ -86,8 +86,9 @@ std::string vulkan_step(const Model& model, const Graph& graph, const gpu::StepC
 
 std::string steps_of(const Model& model, const Graph& graph, std::string_view what) {
   std::string text;
-  for (const gpu::StepClass& sizes : {gpu::StepClass{1, 1}, gpu::StepClass{64, 1}}) {
-    const char* const rows = sizes.max_tokens == 1 ? "1 row" : "64 rows";
+  // Decode, a small batch, a long prompt: the matmuls of each have kernels of their own.
+  for (const gpu::StepClass& sizes : {gpu::StepClass{1, 1}, gpu::StepClass{16, 2}, gpu::StepClass{128, 1}}) {
+    const std::string rows = sizes.max_tokens == 1 ? "1 row" : fmt::format("{} rows", sizes.max_tokens);
     text += fmt::format("{}cuda, H200, {}\n{}", what, rows, cuda_step(model, graph, sizes));
     text += fmt::format("{}vulkan, NVIDIA, {}\n{}", what, rows, vulkan_step(model, graph, sizes));
   }

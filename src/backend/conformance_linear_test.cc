@@ -142,6 +142,10 @@ std::vector<CaseSource> linear_cases() {
   for (const char* format : {"q4_k", "mxfp4"}) {
     add_linear(*find_format(format), {.n_in = 256, .n_out = 896, .n_tokens = 70});
   }
+  // Tiles of 8, 16, 32 and 64 columns, full and not.
+  for (const int n_tokens : {2, 5, 8, 9, 17, 33, 64}) {
+    add_linear(*find_format("q4_k"), {.n_in = 512, .n_out = 40, .n_tokens = n_tokens, .bias = true});
+  }
   for (const gpu::PanelFormat* const* f = gpu::kPanelFormats; *f; ++f) {  // the other packed formats, smaller
     const bool is_added = std::ranges::find(kScaleKinds, (*f)->name) != std::end(kScaleKinds);
     if ((*f)->q8_block == 0 || is_added) continue;

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "backend/gpu/panel_format.h"
+#include "backend/simt/host/gemm_small_shape.h"
 #include "tests/support/kernel_compiles.h"
 #include "tests/support/test_files.h"
 
@@ -56,9 +57,19 @@ constexpr const char* kAttend = "inline constexpr AttentionDecodeShape kShape = 
 constexpr const char* kAttendWindow =
     "inline constexpr AttentionDecodeShape kShape = {256, 192, 8, 4, 1024, 1, 0, 2, 2};";
 
+// Every tile width, for dense matrices and for experts.
+void append_gemm_small(const gpu::PanelFormat& format, std::vector<KernelProgram>& to) {
+  for (const int n_columns : {8, 16, 32, 64}) {
+    for (const bool has_experts : {false, true}) {
+      const simt::GemmSmallShape shape = simt::host::gemm_small_shape(n_columns, has_experts, format.segment_bytes());
+      to.push_back({"gemm_small", std::string(format.name), simt::host::shape_definition("GemmSmallShape", shape)});
+    }
+  }
+}
+
 // Example shapes; those of real models are in tests/launched_programs_test.cc. The kernels of batch-1 decode run only
-// on GPUs with large shared memory.
-std::vector<KernelProgram> programs(bool every_format, bool has_decode_kernels = true) {
+// on GPUs with large shared memory, gemm_small on those with bulk copies.
+std::vector<KernelProgram> programs(bool every_format, bool has_decode_kernels, bool has_bulk_copies) {
   std::vector<KernelProgram> all;
   for (const char* file : {"row_ops", "moe", "sample", "recurrent", "recurrent_chunks", "peaks"}) {
     all.push_back({file, ""});
@@ -89,6 +100,7 @@ std::vector<KernelProgram> programs(bool every_format, bool has_decode_kernels =
     all.push_back({"gemv", std::string(f->name), f->q8_block > 0 && f->group_bytes >= 32 ? kNormWide : kNorm});
     all.push_back({f->q8_block > 0 ? "gemm" : "gemm_floats", std::string(f->name)});
     if (f->q8_block > 0) all.push_back({"gemm_wgmma", std::string(f->name)});
+    if (f->q8_block > 0 && has_bulk_copies) append_gemm_small(*f, all);
   }
   if (!has_decode_kernels) {
     std::erase_if(all,
@@ -103,8 +115,9 @@ TEST_P(KernelsTest, compile_without_register_spills) {
   if (!nvrtc_library()) GTEST_SKIP() << "NVRTC is not installed";
   const std::string architecture = GetParam();
   const bool has_decode_kernels = architecture == "sm_90a";
+  const bool has_bulk_copies = has_decode_kernels || architecture == "sm_120";
   for (const std::string& message :
-       compile_failures(programs(/*every_format=*/true, has_decode_kernels), architecture)) {
+       compile_failures(programs(/*every_format=*/true, has_decode_kernels, has_bulk_copies), architecture)) {
     ADD_FAILURE() << message;
   }
 }

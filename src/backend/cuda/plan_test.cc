@@ -64,7 +64,7 @@ TEST_F(CudaPlanTest, the_smallest_class_that_fits_is_replayed) {
       if (launch.kernel == "embed") sizes.push_back(launch.config.grid_x);  // one block per token
     }
   }
-  EXPECT_EQ(sizes, (std::vector<unsigned>{1, 2, 4, 8, 8, 32, 100, 100}));
+  EXPECT_EQ(sizes, (std::vector<unsigned>{1, 2, 4, 8, 8, 16, 64, 100}));
 }
 
 TEST_F(CudaPlanTest, a_bucket_without_small_classes_replays_the_smallest_that_it_has) {
@@ -78,8 +78,8 @@ TEST_F(CudaPlanTest, a_bucket_without_small_classes_replays_the_smallest_that_it
   }
 }
 
-TEST_F(CudaPlanTest, small_steps_are_fused_and_large_steps_use_tensor_cores) {
-  const std::unique_ptr<Plan> plan = compile({.max_tokens = 64, .max_seqs = 2, .max_outputs = 64});
+TEST_F(CudaPlanTest, steps_of_one_row_are_fused_and_larger_ones_use_tensor_cores) {
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 128, .max_seqs = 2, .max_outputs = 64});
   start(*plan, 0, 1);
   const std::vector<std::string> layer = {"gemv", "attention_decode", "gemv"};
   std::vector<std::string> expected = {"embed"};
@@ -87,11 +87,13 @@ TEST_F(CudaPlanTest, small_steps_are_fused_and_large_steps_use_tensor_cores) {
   for (const char* kernel : {"gemv", "sample_parts", "sample_rows"}) expected.emplace_back(kernel);
   EXPECT_EQ(kernels_of(*fake().last_replay), expected);
   ASSERT_TRUE(plan->wait().ok());
-  start(*plan, 0, 60);
-  const std::vector<std::string> large = kernels_of(*fake().last_replay);
-  EXPECT_EQ(std::ranges::count(large, "gemm_wgmma"), 4);  // q, k, v together and o, of both layers
-  EXPECT_EQ(std::ranges::count(large, "norm_heads"), 2);
-  ASSERT_TRUE(plan->wait().ok());
+  for (const auto& [n_tokens, kernel] : {std::pair{3, "gemm_small"}, {60, "gemm_small"}, {100, "gemm_wgmma"}}) {
+    start(*plan, 0, n_tokens);
+    const std::vector<std::string> kernels = kernels_of(*fake().last_replay);
+    EXPECT_EQ(std::ranges::count(kernels, kernel), 4) << n_tokens;  // q, k, v together and o, of both layers
+    EXPECT_EQ(std::ranges::count(kernels, "norm_heads"), 2) << n_tokens;
+    ASSERT_TRUE(plan->wait().ok());
+  }
 }
 
 TEST_F(CudaPlanTest, only_the_pages_a_step_needs_are_uploaded) {

@@ -65,8 +65,8 @@ std::vector<MatmulPart> take_parts(const Matcher& m, const MatmulCall& call, boo
 bool runs_gated_epilogue(const Matcher& m, const MatmulCall& call) {
   const DeviceMatrix& matrix = m.matrix(call.first());
   const int64_t n_vectors = call.has_experts() ? 1 : m.width(call.first().in[0]) / matrix.n_in;
-  const bool is_small = m.max_rows(call.first().in[0]) * n_vectors <= m.limits.max_inline_q8_rows;
-  return is_small || !m.limits.has_gated_epilogue || m.limits.has_gated_epilogue(*matrix.format, call.has_experts());
+  const int64_t n_rows = m.max_rows(call.first().in[0]) * n_vectors;
+  return !m.limits.has_gated_epilogue || m.limits.has_gated_epilogue(*matrix.format, call.has_experts(), n_rows);
 }
 
 // The nodes of a call without those that only its other launches compute.

@@ -29,8 +29,8 @@ struct KernelLimits {
   bool has_q8_norm_prologue = false;     // matmuls that quantize their input can norm it too
   int64_t max_prologue_elems = std::numeric_limits<int64_t>::max();  // row length for a norm or gate in a prologue
   int gate_up_row_multiple = 0;  // decode: a packed gate_up matrix is split at multiples of this; 0: never
-  // A matmul of many rows can run the gated activation of gate and up as epilogue; empty: always.
-  std::function<bool(const PanelFormat&, bool has_experts)> has_gated_epilogue = {};
+  // A matmul of this many rows can run the gated activation of gate and up as epilogue; empty: always.
+  std::function<bool(const PanelFormat&, bool has_experts, int64_t n_rows)> has_gated_epilogue = {};
   // Quantized activations.
   int max_inline_q8_rows;  // a matmul quantizes up to this many rows of its input itself
   int max_inline_q8_elems = std::numeric_limits<int>::max();  // of this length

@@ -176,7 +176,7 @@ TEST_F(KernelTable, a_gated_activation_without_epilogue_kernel_runs_alone) {
   const Value x = embedded();
   const Value act = g_.gated_act(Act::silu, g_.linear(x, f16("gate")), g_.linear(x, f16("up")));
   KernelLimits kernels = limits();
-  kernels.has_gated_epilogue = [](const PanelFormat& format, bool) { return format.q8_block > 0; };
+  kernels.has_gated_epilogue = [](const PanelFormat& format, bool, int64_t) { return format.q8_block > 0; };
   EXPECT_EQ(names(act, kernels, kPrefill), (Names{"matmul 2", "gated_act"}));
 }
 

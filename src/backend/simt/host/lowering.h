@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/gpu/step_lowering.h"
+#include "backend/simt/host/gemm_small_shape.h"
 #include "backend/simt/host/gemv_schedule.h"
 #include "backend/simt/host/workspace.h"
 
@@ -82,6 +83,7 @@ class Lowering final : public gpu::StepLowering<Lowering, SimtKernels> {
   simt::LinearParams linear_params(const gpu::MatmulCall& call) const;
   Status lower_simt_cores(const gpu::MatmulCall& call, simt::LinearParams params, int n_rows);
   Status lower_tensor_cores(const gpu::MatmulCall& call, simt::LinearParams params, int n_rows);
+  Status lower_gemm_small(const gpu::MatmulCall& call, const simt::LinearParams& params, int n_rows);
   Status lower_float_gemm(const gpu::MatmulCall& call, const simt::LinearParams& params, int n_rows);
   simt::Q8Activation q8_buffers(const gpu::QuantizedActivation& activation, Value v) const;
   template <class Params>
@@ -133,8 +135,12 @@ class Lowering final : public gpu::StepLowering<Lowering, SimtKernels> {
   bool is_small(Value v, int64_t vectors_per_row) const {
     return max_rows(v) * vectors_per_row <= gpu::kMaxSplitTokens;
   }
-  // N of a GEMM tile on tensor cores.
+  bool runs_gemm_small() const { return host::runs_gemm_small(device_, sizes_.max_tokens); }
+  // N of a GEMM tile on tensor cores; that of experts has pairs of one expert.
   int gemm_tile_tokens() const { return device_.has_wgmma() ? simt::kWgmmaTokens : simt::kTileTokens; }
+  int expert_tile_tokens(int64_t n_pairs, int64_t n_experts) const {
+    return runs_gemm_small() ? gemm_small_expert_columns(n_pairs, n_experts) : gemm_tile_tokens();
+  }
   bool is_decode() const { return sizes_.max_tokens == 1 && has_decode_kernels(device_); }
   // Grid size of a decode launch. With PDL each SM holds blocks of two launches: one works, one waits with its weights
   // prefetched. A launch that leaves an SM empty, or fills it alone, misplaces the blocks of the next launch; so blocks

@@ -34,6 +34,7 @@ Status Lowering::lower(const gpu::MatmulCall& call) {
   const PanelFormat& format = *matrix_of(call.first()).format;
   const simt::LinearParams params = linear_params(call);
   const int rows = max_rows(x) * (call.has_experts() ? params.n_experts_used : params.vectors_per_row);
+  if (format.q8_block > 0 && runs_gemm_small()) return lower_gemm_small(call, params, rows);
   const bool small = is_small(x, params.vectors_per_row);
   if (!small && !call.has_experts() && format.q8_block == 0) return lower_float_gemm(call, params, rows);
   const bool on_tensor_cores = !small && format.q8_block > 0 && device_.has_tensor_cores() &&
@@ -89,6 +90,22 @@ Status Lowering::lower_tensor_cores(const gpu::MatmulCall& call, simt::LinearPar
                wgmma_shared_bytes(*matrix.format));
   }
   return emit({"gemm", format}, "gemm", params, n_tiles, n_token_tiles, 1, gemm_shared_bytes(*matrix.format));
+}
+
+Status Lowering::lower_gemm_small(const gpu::MatmulCall& call, const simt::LinearParams& params, int n_rows) {
+  const DeviceMatrix& matrix = matrix_of(call.first());
+  const bool has_experts = call.has_experts();
+  const int n_columns = has_experts ? expert_tile_tokens(n_rows, matrix.n_experts) : n_rows;
+  const int segment_bytes = matrix.format->segment_bytes();
+  const simt::GemmSmallShape shape = gemm_small_shape(n_columns, has_experts, segment_bytes);
+  int64_t n_panels = 0;
+  for (int part = 0; part < params.n_parts; ++part) n_panels += ceil_div(params.parts[part].n_out, simt::kPanelRows);
+  if (has_experts) n_panels *= workspace_.max_expert_tiles(n_rows, matrix.n_experts);
+  Launch launch = Launch::of(params);
+  launch.threads = static_cast<unsigned>(32 * shape.n_warps);
+  return add({"gemm_small", std::string(matrix.format->name), shape_definition("GemmSmallShape", shape)}, "gemm_small",
+             launch, std::min<int64_t>(n_panels, device_.n_sms), has_experts ? 1 : ceil_div(n_rows, shape.n_columns), 1,
+             static_cast<size_t>(simt::gemm_small_smem(shape, segment_bytes).n_bytes));
 }
 
 Status Lowering::lower_float_gemm(const gpu::MatmulCall& call, const simt::LinearParams& params, int n_rows) {

@@ -108,13 +108,18 @@ Status Lowering::lower(const gpu::RouteCall& call) {
                 op_name(n.op), simt::kMaxExperts, params.n_experts);
   }
   if (Status s = emit({"moe", ""}, "moe_route", params, max_rows(n.in[0])); !s.ok()) return s;
-  if (is_small(n.in[0], 1)) return ok_status();
-  const simt::SortByExpertParams pairs{.ids = params.ids,
-                                       .n_rows = params.n_rows,
-                                       .n_experts_used = params.n_experts_used,
-                                       .n_experts = params.n_experts,
-                                       .tile_tokens = gemm_tile_tokens(),
-                                       .out = workspace_.expert_tiles()};
+  const auto is_tiled = [&](const Node* reader) {  // else each pair reads its expert
+    return reader->op == Op::moe_linear && matrix_of(*reader).format->q8_block > 0 &&
+           (runs_gemm_small() || !is_small(n.in[0], 1));
+  };
+  if (std::ranges::none_of(workspace_.uses().readers(n.out[0]), is_tiled)) return ok_status();
+  const simt::SortByExpertParams pairs{
+      .ids = params.ids,
+      .n_rows = params.n_rows,
+      .n_experts_used = params.n_experts_used,
+      .n_experts = params.n_experts,
+      .tile_tokens = expert_tile_tokens(int64_t{max_rows(n.in[0])} * params.n_experts_used, params.n_experts),
+      .out = workspace_.expert_tiles()};
   return emit({"moe", ""}, "moe_sort_by_expert", pairs, 1);
 }
 

@@ -2,27 +2,36 @@
 
 #include <algorithm>
 
+#include "backend/simt/host/gemm_small_shape.h"
+
 namespace zinc::simt::host {
 namespace {
 
-// The gemms on tensor cores and of float weights have no gated epilogue.
-bool has_gated_epilogue(const DeviceLimits& device, const PanelFormat& format, bool has_experts) {
+// The gemms on tensor cores and of float weights have no gated epilogue: a launch of its own also quantizes the result,
+// which the next matmul would need another one for.
+bool has_gated_epilogue(const DeviceLimits& device, int max_tokens, const PanelFormat& format, bool has_experts,
+                        int64_t n_rows) {
+  if (format.q8_block > 0 && runs_gemm_small(device, max_tokens)) return false;
+  if (n_rows <= gpu::kMaxSplitTokens) return true;
   if (format.q8_block == 0) return has_experts;
   return !device.has_tensor_cores() || gemm_shared_bytes(format) > static_cast<size_t>(device.max_shared_bytes);
 }
 
-gpu::KernelLimits kernel_limits(const DeviceLimits& device) {
+gpu::KernelLimits kernel_limits(const DeviceLimits& device, int max_tokens) {
+  const bool quantizes_inline = !runs_gemm_small(device, max_tokens);
   return {.max_warp_head_dim = simt::kSegmentElems,  // one warp per head
           .max_q8_attention_rows = gpu::kMaxSplitTokens,
           .max_matmul_parts = simt::kMaxGemvParts,
           .max_launch_parts = simt::kMaxParts,
           .has_decode_kernels = has_decode_kernels(device),
           .has_mixed_gemv = true,
-          .has_q8_norm_prologue = true,
+          .has_q8_norm_prologue = quantizes_inline,
           .gate_up_row_multiple = simt::kPanelRows,
-          .has_gated_epilogue = [device](const PanelFormat& format,
-                                         bool has_experts) { return has_gated_epilogue(device, format, has_experts); },
-          .max_inline_q8_rows = gpu::kMaxSplitTokens,
+          .has_gated_epilogue =
+              [device, max_tokens](const PanelFormat& format, bool has_experts, int64_t n_rows) {
+                return has_gated_epilogue(device, max_tokens, format, has_experts, n_rows);
+              },
+          .max_inline_q8_rows = quantizes_inline ? gpu::kMaxSplitTokens : 0,
           .producers_always_quantize = true,
           .max_experts_used = simt::kMaxExpertsUsed,
           .max_experts = simt::kMaxExperts,
@@ -40,6 +49,11 @@ gpu::KernelFormats kernel_formats(std::string_view backend) {
 bool has_decode_kernels(const DeviceLimits& device) {
   constexpr int kMinSharedBytes = 200 << 10;
   return device.has_bulk_copies() && device.max_shared_bytes >= kMinSharedBytes;
+}
+
+bool runs_gemm_small(const DeviceLimits& device, int max_tokens) {
+  return device.has_bulk_copies() && device.max_shared_bytes >= kGemmSmallSharedBytes && max_tokens > 1 &&
+         max_tokens <= kMaxGemmSmallTokens;
 }
 
 // Two pipeline stages: a K segment of weights and activations, with their scales and sums.
@@ -73,12 +87,14 @@ simt::KvLayer simt_kv_layer(const gpu::KvLayer& layer) {
 Result<std::unique_ptr<Workspace>> Workspace::allocate(const Graph& graph, const gpu::Weights& weights,
                                                        const gpu::Cache& cache, gpu::Device& device,
                                                        const DeviceLimits& limits, const Bucket& bucket) {
-  const gpu::WorkspaceOptions options{.kernels = kernel_limits(limits),
+  const bool is_small = runs_gemm_small(limits, bucket.max_tokens);
+  const gpu::WorkspaceOptions options{.kernels = kernel_limits(limits, bucket.max_tokens),
                                       .upload = {.attention_blocks = split_kv_blocks(limits)},
-                                      .expert_tile_rows = simt::kTileTokens,
+                                      .expert_tile_rows = is_small ? kMinGemmSmallColumns : simt::kTileTokens,
                                       .sample_splits = simt::kSampleSplits,
-                                      .has_q8_aux = limits.has_wgmma()};
+                                      .has_q8_aux = limits.has_wgmma() && !is_small};
   std::unique_ptr<Workspace> workspace(new Workspace(graph, weights, cache, bucket, options));
+  workspace->is_in_mma_order_ = is_small;
   if (Status s = workspace->allocate_buffers(device); !s.ok()) return s.error();
   if (Status s = workspace->allocate_step(device); !s.ok()) return s.error();
   if (Status s = workspace->allocate_router(device); !s.ok()) return s.error();
@@ -153,7 +169,8 @@ simt::Q8Activation Workspace::quantized(const gpu::QuantizedActivation& activati
           .scale = reinterpret_cast<float*>(buffers.scale),
           .sum = reinterpret_cast<int*>(buffers.sum),
           .wgmma_aux = reinterpret_cast<unsigned short*>(buffers.aux),
-          .stride = buffers.stride};
+          .stride = buffers.stride,
+          .is_in_mma_order = is_in_mma_order_ ? 1 : 0};
 }
 
 }  // namespace zinc::simt::host

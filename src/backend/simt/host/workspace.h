@@ -23,6 +23,8 @@ simt::KvLayer simt_kv_layer(const gpu::KvLayer& layer);
 bool has_decode_kernels(const DeviceLimits& device);
 // Blocks of split-KV attention that fill the device: one per SM, and as many to balance them.
 inline int split_kv_blocks(const DeviceLimits& device) { return 2 * device.n_sms; }
+// Steps whose quantized matmuls all run gemm_small.cu: their activations are quantized before, in mma order.
+bool runs_gemm_small(const DeviceLimits& device, int max_tokens);
 // Shared memory of gemm.cu.
 size_t gemm_shared_bytes(const PanelFormat& format);
 
@@ -64,6 +66,7 @@ class Workspace final : public gpu::Workspace {
   Status make_rope_tables(gpu::Device& device);
 
   simt::Step step_{};
+  bool is_in_mma_order_ = false;  // of quantized activations
   size_t n_router_floats_ = 0;
   std::vector<RopeTable> rope_tables_;  // as rope_frequencies()
   Buffer router_partial_, upload_, hidden_in_, sampled_, chunk_masses_;
