@@ -89,13 +89,21 @@ TEST(StepClasses, ascend_to_the_bucket_and_the_smallest_that_fits_is_found) {
   using Sizes = std::vector<std::pair<int, int>>;
   EXPECT_EQ(sizes_of({.max_tokens = 1, .max_seqs = 1, .max_outputs = 1}), (Sizes{{1, 1}}));
   EXPECT_EQ(sizes_of({.max_tokens = 20, .max_seqs = 2, .max_outputs = 6}),
-            (Sizes{{1, 1}, {2, 1}, {2, 2}, {4, 1}, {4, 4}, {8, 1}, {8, 6}, {20, 1}, {20, 6}}))
+            (Sizes{{1, 1}, {2, 1}, {2, 2}, {4, 1}, {4, 4}, {8, 1}, {8, 6}, {16, 1}, {16, 6}, {20, 1}, {20, 6}}));
+  EXPECT_EQ(sizes_of({.max_tokens = 4, .max_seqs = 3, .max_outputs = 1}), (Sizes{{1, 1}, {2, 1}, {3, 1}, {4, 1}}))
       << "with a class of one token of each sequence";
   const std::vector<StepClass> classes = step_classes({.max_tokens = 20, .max_seqs = 2, .max_outputs = 6});
   EXPECT_EQ(find_step_class(classes, 1, 0), 0u);
   EXPECT_EQ(find_step_class(classes, 2, 2), 2u);
   EXPECT_EQ(find_step_class(classes, 5, 1), 5u);
-  EXPECT_EQ(find_step_class(classes, 20, 5), 8u);
+  EXPECT_EQ(find_step_class(classes, 20, 5), 10u);
+}
+
+TEST(StepClasses, no_step_up_to_512_tokens_has_a_class_of_double_its_size) {
+  const std::vector<StepClass> classes = step_classes({.max_tokens = 2048, .max_seqs = 2, .max_outputs = 256});
+  for (size_t n = 1; n <= 512; ++n) {
+    EXPECT_LT(classes[find_step_class(classes, n, 1)].max_tokens, 2 * static_cast<int>(n)) << n;
+  }
 }
 
 }  // namespace
