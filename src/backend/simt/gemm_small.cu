@@ -297,7 +297,8 @@ ZINC_DEVICE void init_barriers(u8* shared) {
   __syncthreads();
 }
 
-// Grid: as many blocks as SMs, or panels; tiles of columns. With experts, their tiles are part of the work.
+// Grid: as many blocks as SMs, also if some have no work (ADR 0015); tiles of columns. With experts, their tiles are
+// part of the work.
 extern "C" __global__ void __launch_bounds__(32 * kShape.n_warps, 2)
     gemm_small(__grid_constant__ const LinearParams p) {
   extern __shared__ float4 smem[];
@@ -312,8 +313,8 @@ extern "C" __global__ void __launch_bounds__(32 * kShape.n_warps, 2)
   TileCursor tile(work, k_segments, lane.team);
   WeightPipeline pipeline(shared, next_copies, lane);
   const int n_copies = lane.is_leader() ? pipeline.start(p, work, lane, tile) : 0;
-  if (tile.is_done(work)) return;
   if (!kHasExperts) wait_dependency();
+  if (tile.is_done(work)) return;
   const auto columns_of = [&](const TileCursor& of) { return Columns(p, Panel(p, work, of.first_panel).expert_tile); };
   if (columns_of(tile).count <= 0) {
     for (int i = 0; i < n_copies; ++i) mbarrier_wait(pipeline.full + i, 0);

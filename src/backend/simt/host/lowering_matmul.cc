@@ -98,13 +98,10 @@ Status Lowering::lower_gemm_small(const gpu::MatmulCall& call, const simt::Linea
   const int n_columns = has_experts ? expert_tile_tokens(n_rows, matrix.n_experts) : n_rows;
   const int segment_bytes = matrix.format->segment_bytes();
   const simt::GemmSmallShape shape = gemm_small_shape(n_columns, has_experts, segment_bytes);
-  int64_t n_panels = 0;
-  for (int part = 0; part < params.n_parts; ++part) n_panels += ceil_div(params.parts[part].n_out, simt::kPanelRows);
-  if (has_experts) n_panels *= workspace_.max_expert_tiles(n_rows, matrix.n_experts);
   Launch launch = Launch::of(params);
   launch.threads = static_cast<unsigned>(32 * shape.n_warps);
   return add({"gemm_small", std::string(matrix.format->name), shape_definition("GemmSmallShape", shape)}, "gemm_small",
-             launch, std::min<int64_t>(n_panels, device_.n_sms), has_experts ? 1 : ceil_div(n_rows, shape.n_columns), 1,
+             launch, device_.n_sms, has_experts ? 1 : ceil_div(n_rows, shape.n_columns), 1,
              static_cast<size_t>(simt::gemm_small_smem(shape, segment_bytes).n_bytes));
 }
 
