@@ -278,6 +278,19 @@ TEST_P(AsyncSchedulingTest, pipelined_requests_are_preempted_and_give_the_same_o
   EXPECT_EQ(pages_held(), 0);
 }
 
+// Two requests of up to seven pages run in a cache of 16, and two of 13 pages wait for memory.
+TEST_P(AsyncSchedulingTest, steps_are_pipelined_while_requests_wait_for_memory) {
+  start(true, kNever, 16);
+  std::vector<Submitted> submitted;
+  for (uint32_t i = 0; i < 2; ++i) submitted.push_back(submit_request(request(i, 20, 200)));
+  for (uint32_t i = 2; i < 4; ++i) submitted.push_back(submit_request(request(i, 400, 8)));
+  while (submitted[1].output->output_tokens.size() < 4) ASSERT_TRUE(loop_->step());
+  EXPECT_EQ(device_.most_in_flight, 2);
+  EXPECT_EQ(loop_->stats().n_waiting, 2);
+  finish();
+  for (const Submitted& each : submitted) EXPECT_EQ(each.output->n_ends, 1);
+}
+
 // The step that fails, and the one pipelined after it.
 TEST_P(AsyncSchedulingTest, a_failed_step_fails_its_requests_and_inserts_nothing) {
   const Request repeated = request(1, 40, 60);

@@ -160,6 +160,15 @@ std::vector<CaseSource> attention_cases() {
   add("many sequences f16", {.heads = 2, .kv_heads = 1, .k_dim = 32, .v_dim = 32, .kv_format = &k_f16}, mixed);
   add("many sequences windowed",
       {.heads = 2, .kv_heads = 1, .k_dim = 32, .v_dim = 32, .window = 290, .kv_format = &k_f16}, mixed);
+  // More rows than have memory for all their chunks on a GPU.
+  std::vector<std::vector<TokenChunk>> crowd(3);
+  for (int slot = 0; slot < 20; ++slot) {
+    const int length = slot < 2 ? 270 : 1;
+    crowd[0].push_back({slot, 0, length});
+    crowd[1].push_back({slot, length, 1});
+    crowd[2].push_back({slot, length + 1, 1});
+  }
+  add("twenty sequences f16", {.heads = 2, .kv_heads = 1, .k_dim = 32, .v_dim = 32, .kv_format = &k_f16}, crowd);
   // Decode over several KV chunks, whose partial results are merged.
   add("one token far on", {.heads = 2, .kv_heads = 1, .k_dim = 32, .v_dim = 32, .kv_format = &k_f16},
       {{{0, 0, 260}}, {{0, 260, 1}}, {{0, 261, 1}}});

@@ -1,9 +1,9 @@
 // The KV cache of many sequences: pages and recurrent-state slots, shared through a prefix cache. Pages of a prompt are
-// reserved at admission, because it will certainly need them; pages of the output are allocated as it grows, and grow()
-// can fail. A page is written only by the sequence that allocated it; pages from the prefix cache are read-only, and a
-// partially matched page is copied. Engine thread only.
-// Invariants: of every group, one page is neither pinned nor reserved, for a copy; a sequence that runs alone can grow
-// to CacheSizes::max_length.
+// reserved at admission, because it will certainly need them (of a windowed group those of the window, once); pages of
+// the output are allocated as it grows, and grow() can fail. A page is written only by the sequence that allocated it;
+// pages from the prefix cache are read-only, and a partially matched page is copied. Engine thread only. Invariants: of
+// every group, one page is neither pinned nor reserved, for a copy; a sequence that runs alone can grow to
+// CacheSizes::max_length.
 #pragma once
 
 #include <filesystem>

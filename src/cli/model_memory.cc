@@ -22,7 +22,7 @@ class ModelMeasurer {
     const auto known = measured_.find({backend, file});
     if (known != measured_.end() && known->second.version == version) return known->second.need;
     Result<MemoryNeed> need = lay_out(backend, file);
-    measured_.insert_or_assign({backend, file}, Measured{version, need});
+    if (need.ok()) measured_.insert_or_assign({backend, file}, Measured{version, need.value()});
     return need;
   }
 
@@ -34,7 +34,7 @@ class ModelMeasurer {
   };
   struct Measured {
     Version version;
-    Result<MemoryNeed> need;
+    MemoryNeed need;
   };
 
   static Result<MemoryNeed> lay_out(const BackendChoice& backend, const fs::path& file) {

@@ -1,8 +1,9 @@
 // Serves many requests with one model: continuous batching over KV pages shared through a prefix cache. One thread, the
 // engine thread, calls step() or run() and owns device, cache and scheduler; submit(), cancel(), stats() and drain()
 // may be called from any thread and never wait for a step. A request is admitted when the pages of its prompt fit. If
-// pages run out later, the youngest request is preempted and resumed when they fit again, with the same output: memory
-// fails no submitted request, only a lost device can. Every submitted request's sink gets exactly one end().
+// pages run out later, the youngest request is preempted and resumed when they fit again, with the output of a prefix
+// cache hit (docs/serving.md, "Reproducibility"): memory fails no submitted request, only a lost device can. Every
+// submitted request's sink gets exactly one end().
 #pragma once
 
 #include <filesystem>

@@ -90,6 +90,7 @@ bool EngineLoop::step() {
 
 void EngineLoop::drain_submissions() {
   SubmissionQueue::Submissions submissions = submission_queue_.take_all();
+  if (!submissions.requests.empty() || !submissions.cancelled.empty()) admission_failed_at_.reset();
   for (std::unique_ptr<RequestState>& request : submissions.requests) {
     scheduler_.enqueue(request->id, request->request.client);
     requests_.emplace(request->id, std::move(request));
@@ -112,6 +113,7 @@ void EngineLoop::admit_waiting() {
     }
     if (!admit(request)) {
       if (options_.trace) options_.trace->add_deferral(id, EngineTrace::Deferral::memory);
+      admission_failed_at_ = cache_->version();
       return;
     }
   }
@@ -258,10 +260,8 @@ void EngineLoop::start_masks(std::span<const ScheduledSequence> sequences) {
 // Not if a recurrent state has to be copied after this step: it would be one token ahead.
 bool EngineLoop::can_pipeline_next_step(std::span<const ScheduledSequence> sequences) const {
   if (static_cast<int>(sequences.size()) != scheduler_.n_running()) return false;
-  const bool may_admit =
-      scheduler_.n_running() < options_.max_sequences && std::ranges::any_of(requests_, [&](const auto& entry) {
-        return !entry.second->is_running && entry.second->admission_failed_at != cache_->version();
-      });
+  const bool may_admit = scheduler_.n_running() < options_.max_sequences && scheduler_.n_waiting() > 0 &&
+                         admission_failed_at_ != cache_->version();
   if (may_admit || submission_queue_.has_submissions() || options_.scheduler.step_tokens < 2) return false;
   return std::ranges::all_of(sequences, [&](const ScheduledSequence& entry) {
     const RequestState& request = *requests_.at(entry.id);

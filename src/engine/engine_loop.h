@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "backend/backend.h"
@@ -113,6 +114,8 @@ class EngineLoop {
   Sampler sampler_;
   MaskWorker mask_worker_;
   std::map<RequestId, std::unique_ptr<RequestState>> requests_;
+  // KvCache::version() when the first waiting request did not fit: the others wait for it.
+  std::optional<uint64_t> admission_failed_at_;
   std::map<RequestId, DeferredRelease> deferred_releases_;
 
   EngineStats stats_;

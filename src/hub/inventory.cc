@@ -149,7 +149,7 @@ void set_fit(ModelEntry& entry, const MemoryCapacity& memory) {
   const MemoryNeed need = measured.ok() ? measured.value() : estimated_need(entry.n_bytes);
   entry.memory_is_exact = measured.ok();
   entry.memory_bytes = need.bytes;
-  entry.fit = judge_fit(need, memory);
+  entry.fit = is_measured && !measured.ok() ? Fit::unknown : judge_fit(need, memory);  // it cannot run here
   if (memory.is_gpu && entry.fit != Fit::unknown) entry.fits_gpu = entry.fit == Fit::fits;
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <random>
 
@@ -54,6 +55,18 @@ class GemmSmallTest : public testing::TestWithParam<const gpu::PanelFormat*> {
     for (float& x : values) x = normal(random_);
     return upload(values);
   }
+  // Blocks of random bytes whose elements are finite and of moderate size.
+  void fill_randomly(const Format& format, std::span<std::byte> blocks) {
+    Floats values(static_cast<size_t>(format.block_elems));
+    const auto is_moderate = [](float x) { return std::abs(x) < 1e6f; };
+    for (size_t at = 0; at < blocks.size(); at += static_cast<size_t>(format.block_bytes)) {
+      const std::span<std::byte> block = blocks.subspan(at, static_cast<size_t>(format.block_bytes));
+      do {
+        for (std::byte& b : block) b = static_cast<std::byte>(random_());
+        format.dequantize(block, values);
+      } while (!std::ranges::all_of(values, is_moderate));
+    }
+  }
   // A matrix of random weights for each expert.
   simt::Matrix random_matrix(int n_out, int n_in, int n_experts) {
     const gpu::PanelFormat& panel = *GetParam();
@@ -62,7 +75,7 @@ class GemmSmallTest : public testing::TestWithParam<const gpu::PanelFormat*> {
     std::vector<std::byte> bytes(static_cast<size_t>(layout.matrix_bytes * n_experts));
     for (int row = 0; row < n_out * n_experts; ++row) {
       std::vector<std::byte> blocks(row_bytes(format, static_cast<size_t>(n_in)));
-      for (std::byte& b : blocks) b = static_cast<std::byte>(random_() % 0x40);  // keeps floats finite
+      fill_randomly(format, blocks);
       std::byte* to = bytes.data() + row / n_out * layout.matrix_bytes + row % n_out / 32 * layout.panel_bytes;
       for (int s = 0; s < layout.n_segments; ++s) {
         const int n_elems = std::min(n_in - s * simt::kSegmentElems, int{simt::kSegmentElems});

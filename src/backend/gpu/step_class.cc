@@ -7,8 +7,8 @@ namespace zinc::gpu {
 
 std::vector<StepClass> step_classes(const Bucket& bucket) {
   std::vector<StepClass> classes;
-  // Powers of two, so that no step has the grids of double its rows. One token of every sequence is a class of its own:
-  // decode of a full batch.
+  // Powers of two, so that no step up to 512 tokens has the grids of double its rows. One token of every sequence is a
+  // class of its own: decode of a full batch.
   for (const int n : std::set<int>{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, bucket.max_seqs, bucket.max_tokens}) {
     if (n > bucket.max_tokens) continue;
     classes.push_back({n, 1});

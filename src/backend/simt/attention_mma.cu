@@ -1,11 +1,12 @@
 // Attention on tensor cores: attention_prefill, where a block loops over the positions of its rows, and
 // attention_split_kv for sequences with few tokens in the step, where blocks have chunks of one row each
-// (gpu/attention_units.h). Both use the KV tiles of attention_mma.h and are bit-identical. A program of this file begins with its compile-time shape, kShape.
+// (gpu/attention_units.h). Both use the KV tiles of attention_mma.h and are bit-identical. A program of this file begins
+// with its compile-time shape, kShape.
 #include "backend/simt/attention_mma.h"
 
 namespace zinc::simt {
 
-// The query rows of a block: consecutive tokens of tile_state sequence times heads that share keys.
+// The query rows of a block: consecutive tokens of one sequence times heads that share keys.
 struct QueryTile {
   int seq, first_token, n_tokens, kv_head, first_head, n_heads, n_rows, first_position;
   ZINC_DEVICE int token(int row) const { return first_token + row / n_heads; }

@@ -9,7 +9,8 @@ namespace zinc::simt::host {
 
 inline constexpr int kMaxGemmSmallTokens = 64;  // of a step
 inline constexpr int kMinGemmSmallColumns = 8;
-inline constexpr int kGemmSmallSharedBytes = 98 << 10;  // of a block, at most: blocks of two launches fit on an SM
+// Of a block, at most: on an H200 blocks of two launches fit on an SM.
+inline constexpr int kGemmSmallSharedBytes = 98 << 10;
 
 // The geometry for a format with K segments of this size: the narrowest tile that has n_columns columns, or the widest.
 simt::GemmSmallShape gemm_small_shape(int n_columns, bool has_experts, int segment_bytes);

@@ -100,7 +100,7 @@ class Lowering final : public gpu::StepLowering<Lowering, SimtKernels> {
   }
 
   Status lower_attention_inputs(const gpu::AttentionCall& call, const simt::KvLayer& kv);
-  bool has_split_rows() const;
+  bool has_split_rows() const { return !workspace_.layout().attention.empty(); }
   // n_warps: of an MMA tile, 0: f32.
   Status lower_split_kv(simt::AttentionParams params, int n_warps, int max_units);
   Status lower_prefill_f32(simt::AttentionParams params);

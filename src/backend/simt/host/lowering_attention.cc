@@ -107,9 +107,6 @@ Status Lowering::lower(const gpu::AttentionCall& call) {
               std::min(sizes_.max_tokens, kMaxMergeBlocks));
 }
 
-// A long prompt's steps have one output at most: then the few tokens that other sequences may have are not split.
-bool Lowering::has_split_rows() const { return sizes_.max_tokens <= gpu::kMaxSplitTokens || sizes_.max_outputs > 1; }
-
 Status Lowering::lower_split_kv(simt::AttentionParams params, int n_warps, int max_units) {
   constexpr int kF32Heads = 2;  // more rows per block would only save reads of keys that hit the L2 cache
   const simt::KvLayer& kv = params.kv;

@@ -17,6 +17,9 @@ bool has_gated_epilogue(const DeviceLimits& device, int max_tokens, const PanelF
   return !device.has_tensor_cores() || gemm_shared_bytes(format) > static_cast<size_t>(device.max_shared_bytes);
 }
 
+// Not in steps of many tokens of one sequence.
+bool has_split_rows(const Bucket& bucket) { return bucket.max_tokens <= gpu::kMaxSplitTokens || bucket.max_seqs > 1; }
+
 gpu::KernelLimits kernel_limits(const DeviceLimits& device, int max_tokens) {
   const bool quantizes_inline = !runs_gemm_small(device, max_tokens);
   return {.max_warp_head_dim = simt::kSegmentElems,  // one warp per head
@@ -88,11 +91,12 @@ Result<std::unique_ptr<Workspace>> Workspace::allocate(const Graph& graph, const
                                                        const gpu::Cache& cache, gpu::Device& device,
                                                        const DeviceLimits& limits, const Bucket& bucket) {
   const bool is_small = runs_gemm_small(limits, bucket.max_tokens);
-  const gpu::WorkspaceOptions options{.kernels = kernel_limits(limits, bucket.max_tokens),
-                                      .upload = {.attention_blocks = split_kv_blocks(limits)},
-                                      .expert_tile_rows = is_small ? kMinGemmSmallColumns : simt::kTileTokens,
-                                      .sample_splits = simt::kSampleSplits,
-                                      .has_q8_aux = limits.has_wgmma() && !is_small};
+  const gpu::WorkspaceOptions options{
+      .kernels = kernel_limits(limits, bucket.max_tokens),
+      .upload = {.attention_blocks = has_split_rows(bucket) ? split_kv_blocks(limits) : 0},
+      .expert_tile_rows = is_small ? kMinGemmSmallColumns : simt::kTileTokens,
+      .sample_splits = simt::kSampleSplits,
+      .has_q8_aux = limits.has_wgmma() && !is_small};
   std::unique_ptr<Workspace> workspace(new Workspace(graph, weights, cache, bucket, options));
   workspace->is_in_mma_order_ = is_small;
   if (Status s = workspace->allocate_buffers(device); !s.ok()) return s.error();

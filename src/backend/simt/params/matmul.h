@@ -50,7 +50,7 @@ struct LinearParams {
   const float* expert_scales[kMaxParts];  // likewise
   int n_parts;
   int act;                // kNoAct, or: parts 0 and 1 are gate and up, outs[0] is act(gate) * up
-  const float* residual;  // added to part 0, null: none
+  const float* residual;  // added to the output; null: none. REQUIRES: one part
 
   Q8Activation q8;  // x, already quantized; q null: each warp quantizes its input
   const float* x;
