@@ -1,5 +1,5 @@
-// gemm_small.cu against linear.cu, bit for bit, for every quantized format and all tile widths. On a GPU, or on the
-// emulated one; skipped without.
+// gemm_small.cu and gemm_small_wgmma.cu against linear.cu, bit for bit, for every quantized format and all tile widths.
+// On a GPU, or on the emulated one; skipped without.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using Floats = std::vector<float>;
 
 class GemmSmallTest : public testing::TestWithParam<const gpu::PanelFormat*> {
  protected:
-  static constexpr int kRows = 64, kExperts = 3, kUsed = 2;
+  static constexpr int kRows = 64, kImageRows = 128, kExperts = 3, kUsed = 2;
 
   void SetUp() override {
     const Result<const DriverApi*> api = load_driver();
@@ -106,6 +106,8 @@ class GemmSmallTest : public testing::TestWithParam<const gpu::PanelFormat*> {
   }
   simt::Q8Activation quantize(const float* x, int n_rows, int n_in, bool is_in_mma_order) {
     const size_t n_segments = static_cast<size_t>(ceil_div(n_in, simt::kSegmentElems) * n_rows);
+    const size_t n_image = static_cast<size_t>(ceil_div(n_in, simt::kSegmentElems) * kImageRows);
+    const bool has_image = is_in_mma_order && GetParam()->q8_block == simt::kSegmentElems;
     const simt::QuantizeParams params{
         .x = x,
         .out = {.q = upload(std::vector<signed char>(n_segments * simt::kSegmentElems)),
@@ -113,7 +115,11 @@ class GemmSmallTest : public testing::TestWithParam<const gpu::PanelFormat*> {
                 .sum = upload(std::vector<int>(n_segments * simt::kSegmentGroups)),
                 .wgmma_aux = nullptr,
                 .stride = static_cast<int>(ceil_div(n_in, simt::kSegmentElems)) * simt::kSegmentElems,
-                .is_in_mma_order = is_in_mma_order ? 1 : 0},
+                .is_in_mma_order = is_in_mma_order ? 1 : 0,
+                .image = has_image ? upload(std::vector<unsigned char>(n_image * simt::kSegmentElems)) : nullptr,
+                .image_scales = upload(Floats(n_image)),
+                .image_sums = upload(std::vector<unsigned short>(n_image * 2 * simt::kSegmentGroups)),
+                .image_rows = kImageRows},
         .n_rows = upload(std::vector<int>{n_rows}),
         .vectors_per_row = 1,
         .width = n_in,
@@ -138,6 +144,14 @@ class GemmSmallTest : public testing::TestWithParam<const gpu::PanelFormat*> {
     launch({"gemm_small", std::string(GetParam()->name), simt::host::shape_definition("GemmSmallShape", shape)},
            "gemm_small", params, {n_blocks, static_cast<unsigned>(n_column_tiles), 1},
            static_cast<unsigned>(32 * shape.n_warps), simt::gemm_small_smem(shape, bytes).n_bytes);
+  }
+  void run_gemm_small_wgmma(const simt::LinearParams& params, const simt::GemmSmallWgmmaShape& shape,
+                            unsigned n_blocks) {
+    const int bytes = GetParam()->segment_bytes();
+    launch(
+        {"gemm_small_wgmma", std::string(GetParam()->name), simt::host::shape_definition("GemmSmallWgmmaShape", shape)},
+        "gemm_small_wgmma", params, {n_blocks, 1, 1}, static_cast<unsigned>(simt::gemm_small_wgmma_threads(shape)),
+        simt::gemm_small_wgmma_smem_bytes(shape, bytes));
   }
   // n_in with a last segment that is not whole, if the format has such.
   static int ragged(int n_segments) {
@@ -215,6 +229,67 @@ TEST_P(GemmSmallTest, a_tile_without_columns_writes_nothing) {
   }
 }
 
+// Two matrices, with bias and residual, and rows that do not fill a tile; several tiles of rows and columns per block,
+// and more segments than stages.
+TEST_P(GemmSmallTest, with_wgmma_is_bit_identical_to_linear) {
+  if (GetParam()->q8_block != simt::kSegmentElems) return;  // runs gemm_small.cu
+  constexpr int kOut[2] = {4 * 32 + 5, 40}, kSegments = 5, kIn = kSegments * simt::kSegmentElems;
+  const float* x = random_floats(static_cast<size_t>(kRows * kIn));
+  simt::LinearParams params{};
+  params.n_parts = 2;
+  params.act = simt::kNoAct;
+  params.vectors_per_row = 1;
+  for (int part : {0, 1}) params.parts[part] = random_matrix(kOut[part], kIn, 1);
+  params.biases[0] = random_floats(static_cast<size_t>(kOut[0]));
+  params.residual = random_floats(static_cast<size_t>(kRows * kOut[0]));
+  params.x = x;
+  params.n_rows = upload(std::vector<int>{kRows});
+  params.q8 = quantize(x, kRows, kIn, false);
+  const auto make_outputs = [&] {
+    for (int part : {0, 1}) params.outs[part] = upload(Floats(static_cast<size_t>(kRows * kOut[part]), -1));
+    return buffers_.size() - 2;
+  };
+  const size_t expected = make_outputs();
+  run_linear(params, kRows);
+  params.q8 = quantize(x, kRows, kIn, true);
+  struct Case {
+    simt::GemmSmallWgmmaShape shape;
+    int n_rows;
+    unsigned n_blocks;
+  };
+  for (const Case& c : {Case{{16, 1, 3, 4}, 64, 2}, Case{{32, 1, 3, 7}, 33, 1}, Case{{64, 1, 3, 3}, 57, 3},
+                        Case{{32, 2, 1, 3}, 64, 2}, Case{{16, 1, 1, 2}, 9, 1}}) {
+    params.n_rows = upload(std::vector<int>{c.n_rows});
+    const size_t got = make_outputs();
+    run_gemm_small_wgmma(params, c.shape, c.n_blocks);
+    for (size_t part : {0u, 1u}) {
+      Floats from_linear = download(expected + part, static_cast<size_t>(kRows * kOut[part]));
+      std::fill(from_linear.begin() + c.n_rows * kOut[part], from_linear.end(), -1.0f);
+      EXPECT_EQ(download(got + part, static_cast<size_t>(kRows * kOut[part])), from_linear)
+          << c.shape.n_columns << " columns, " << c.n_rows << " rows, part " << part;
+    }
+  }
+}
+
+// Activations in natural order, as larger steps have them.
+TEST_P(GemmSmallTest, reads_activations_in_natural_order) {
+  constexpr int kOut = 70;
+  const int n_in = ragged(3);
+  const float* x = random_floats(static_cast<size_t>(kRows * n_in));
+  simt::LinearParams params{};
+  params.n_parts = 1;
+  params.act = simt::kNoAct;
+  params.vectors_per_row = 1;
+  params.parts[0] = random_matrix(kOut, n_in, 1);
+  params.n_rows = upload(std::vector<int>{kRows});
+  params.q8 = quantize(x, kRows, n_in, false);
+  for (int i : {0, 1}) {
+    params.outs[0] = upload(Floats(kRows * kOut, -1));
+    i == 0 ? run_linear(params, kRows) : run_gemm_small(params, 16, 1, 4);
+  }
+  EXPECT_EQ(download(buffers_.size() - 2, kRows * kOut), download(buffers_.size() - 1, kRows * kOut));
+}
+
 // Pairs of one expert in tiles, most of them not full; gate and up in one launch.
 TEST_P(GemmSmallTest, of_experts_is_bit_identical_to_linear) {
   constexpr int kTokens = 19, kPairs = kTokens * kUsed, kOut = 40, kColumns = 8;
@@ -272,23 +347,38 @@ INSTANTIATE_TEST_SUITE_P(, GemmSmallTest, testing::ValuesIn(quantized_formats())
 
 // ---- geometry ----
 
-TEST(GemmSmallShape, of_every_format_has_two_stages_per_team_and_leaves_half_of_an_sm) {
-  constexpr int kSmBytes = 228 << 10, kReserved = 1 << 10;
+TEST(GemmSmallShape, of_every_format_fits_the_shared_memory) {
   for (const gpu::PanelFormat* format : quantized_formats()) {
     for (const int n_columns : {1, 8, 9, 16, 17, 32, 33, 64, 200}) {
       const simt::GemmSmallShape shape = simt::host::gemm_small_shape(n_columns, false, format->segment_bytes());
-      EXPECT_GE(shape.n_columns, std::min(n_columns, simt::host::kMaxGemmSmallTokens)) << format->name;
+      EXPECT_GE(shape.n_columns, std::min(n_columns, 64)) << format->name;
       EXPECT_LT(shape.n_columns, std::max(9, 2 * n_columns)) << format->name;
-      EXPECT_GE(shape.n_stages, 2) << format->name << " " << n_columns;
-      EXPECT_LE(2 * (simt::gemm_small_smem(shape, format->segment_bytes()).n_bytes + kReserved), kSmBytes);
+      EXPECT_GE(simt::team_count(shape), n_columns <= 16 ? 8 : 2) << format->name << " " << n_columns;
+      EXPECT_GE(shape.n_stages, 1) << format->name << " " << n_columns;
+      EXPECT_LE(simt::gemm_small_smem(shape, format->segment_bytes()).n_bytes, simt::host::kGemmSmallSharedBytes);
+      const simt::GemmSmallWgmmaShape wgmma =
+          simt::host::gemm_small_wgmma_shape(64, n_columns, 132, format->segment_bytes());
+      EXPECT_GE(wgmma.n_stages, 4) << format->name << " " << n_columns;
     }
   }
 }
 
+TEST(GemmSmallShape, wgmma_tiles_are_narrower_if_half_of_the_sms_had_none) {
+  const auto columns = [](int64_t n_row_tiles, int n_columns) {
+    return simt::host::gemm_small_wgmma_shape(n_row_tiles, n_columns, 132, 4608).n_columns;
+  };
+  EXPECT_EQ(columns(96, 64), 64);
+  EXPECT_EQ(columns(64, 64), 32);
+  EXPECT_EQ(columns(64, 128), 64);
+  EXPECT_EQ(columns(64, 32), 16);
+  EXPECT_EQ(columns(16, 64), 16);
+  EXPECT_EQ(columns(384, 9), 16);
+}
+
 TEST(GemmSmallShape, an_experts_tile_has_the_pairs_of_an_average_expert) {
   EXPECT_EQ(simt::host::gemm_small_expert_columns(64 * 8, 256), 8);
-  EXPECT_EQ(simt::host::gemm_small_expert_columns(64 * 4, 32), 8);
-  EXPECT_EQ(simt::host::gemm_small_expert_columns(64 * 2, 8), 16);
+  EXPECT_EQ(simt::host::gemm_small_expert_columns(64 * 4, 32), 16);
+  EXPECT_EQ(simt::host::gemm_small_expert_columns(64 * 2, 8), 32);
   EXPECT_EQ(simt::host::gemm_small_expert_columns(64 * 2, 1), 64);
 }
 

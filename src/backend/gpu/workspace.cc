@@ -13,13 +13,12 @@ struct Q8Sizes {
   size_t q, scale, sum, aux;
   size_t bytes() const { return q + scale + sum + aux; }
 };
-Q8Sizes q8_sizes(const QuantizedActivation& activation, size_t n_rows, bool has_aux) {
+Q8Sizes q8_sizes(const QuantizedActivation& activation, size_t n_rows, const WorkspaceOptions& options) {
   const size_t stride = round_up(static_cast<size_t>(activation.n_in), kSegmentElems);
-  const size_t n_aux = activation.block == kGroupElems ? stride : 2 * (stride / kGroupElems);
   return {round_up(n_rows * stride, kAlign),
           round_up(n_rows * (stride / static_cast<size_t>(activation.block)) * sizeof(float), kAlign),
           round_up(n_rows * (stride / kGroupElems) * sizeof(int), kAlign),
-          has_aux ? round_up(n_rows * n_aux * sizeof(uint16_t), kAlign) : 0};
+          options.q8_aux_bytes ? round_up(options.q8_aux_bytes(activation, n_rows), kAlign) : 0};
 }
 
 size_t max_rows(const Graph& graph, const QuantizedActivation& activation, const Bucket& bucket) {
@@ -157,7 +156,7 @@ size_t Workspace::place_quantized() {
   size_t total = 0;
   for (PlacedActivation& placed : quantized_) {
     const QuantizedActivation& activation = placed.activation;
-    const size_t n_bytes = q8_sizes(activation, max_rows(graph_, activation, bucket_), options_.has_q8_aux).bytes();
+    const size_t n_bytes = q8_sizes(activation, max_rows(graph_, activation, bucket_), options_).bytes();
     const auto reusable = std::ranges::find_if(
         ranges, [&](const ReusableRange& r) { return r.n_bytes >= n_bytes && r.last_node < placed.first_node; });
     if (reusable != ranges.end()) {
@@ -175,13 +174,15 @@ size_t Workspace::place_quantized() {
 Q8Buffers Workspace::q8_buffers(const QuantizedActivation& activation) const {
   const auto placed = std::ranges::find(quantized_, activation, &PlacedActivation::activation);
   ZINC_CHECK(placed != quantized_.end());
-  const Q8Sizes sizes = q8_sizes(activation, max_rows(graph_, activation, bucket_), options_.has_q8_aux);
+  const size_t n_rows = max_rows(graph_, activation, bucket_);
+  const Q8Sizes sizes = q8_sizes(activation, n_rows, options_);
   const Address q = q8_.address() + placed->offset, scale = q + sizes.q, sum = scale + sizes.scale;
   return {.q = q,
           .scale = scale,
           .sum = sum,
-          .aux = options_.has_q8_aux ? sum + sizes.sum : 0,
+          .aux = sizes.aux > 0 ? sum + sizes.sum : 0,
           .stride = static_cast<int>(round_up(static_cast<size_t>(activation.n_in), kSegmentElems)),
+          .n_rows = n_rows,
           .n_bytes = sizes.bytes()};
 }
 

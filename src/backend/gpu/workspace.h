@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <vector>
 
 #include "backend/gpu/cache.h"
@@ -18,17 +19,19 @@ namespace zinc::gpu {
 struct WorkspaceOptions {
   KernelLimits kernels;
   UploadOptions upload = {};
-  int expert_tile_rows;      // (row, expert) pairs of one expert per tile
-  int sample_splits;         // parts of a row of logits searched in parallel
-  bool has_q8_aux = false;   // quantized activations have a copy as 16-bit floats (Q8Buffers::aux)
+  int expert_tile_rows;  // (row, expert) pairs of one expert per tile
+  int sample_splits;     // parts of a row of logits searched in parallel
+  // Bytes that the backend's matmuls need beside q, scale and sum of a quantized activation (Q8Buffers::aux); empty: 0.
+  std::function<size_t(const QuantizedActivation&, size_t n_rows)> q8_aux_bytes = {};
   bool counts_rows = false;  // attention counts the finished chunks of each head per row, not only per head
 };
 
 // Addresses of a quantized activation's arrays.
 struct Q8Buffers {
   Address q, scale, sum;
-  Address aux;     // 16-bit floats: of q if a scale has 32 elements, else of each group's sum; 0: none
+  Address aux;     // WorkspaceOptions::q8_aux_bytes; 0: none
   int stride;      // elements from row to row
+  size_t n_rows;   // at most
   size_t n_bytes;  // of all arrays, from q on
 };
 

@@ -6,27 +6,29 @@
 // token-expert pairs of one expert). A team of warps has its own stages of shared memory, multiplies its tiles one
 // after the other, with the activations in registers, and adds each to the panel's sums when the previous segment has
 // been added: segments are added in order, whichever teams multiply them, so results are bit-identical to linear.cu.
+// Each warp of a team multiplies all rows by some of the columns.
 #include "backend/simt/mma_segment.h"
 
 namespace zinc::simt {
 
 using F = WeightFormat;
 constexpr int kSegmentBytes = kPanelRows * (F::kHeaderBytes + kSegmentGroups * F::kGroupBytes);
-constexpr int kTeamWarps = team_warps(kShape), kTeams = team_count(kShape), kStages = kShape.n_stages;
+constexpr int kTeamWarps = kShape.n_team_warps, kTeams = team_count(kShape), kStages = kShape.n_stages;
 constexpr int kColumns = kShape.n_columns, kSlots = kShape.n_accumulators;
 constexpr bool kHasExperts = kShape.has_experts != 0;
-constexpr int kWarpTiles = kColumns / (8 * kShape.n_column_warps);  // mma tiles of a warp, beside each other
+constexpr int kRowTiles = kPanelRows / 16, kColumnTiles = kColumns / (8 * kTeamWarps);  // mma tiles of a warp
 constexpr GemmSmallSmem kSmem = gemm_small_smem(kShape, kSegmentBytes);
-static_assert(kShape.n_warps % kTeamWarps == 0 && kColumns % (8 * kShape.n_column_warps) == 0);
-static_assert(kTeams < 16, "a named barrier per team");
+static_assert(kShape.n_warps % kTeamWarps == 0 && kColumns % (8 * kTeamWarps) == 0);
+static_assert(kTeamWarps == 1 || kTeams < 16, "a named barrier per team");
 
 struct Lane {
-  int team, warp, row, column;  // warp: in the team; row: in the panel, the first of the lane's two
+  int team, warp;   // warp: in the team
+  int row, column;  // the lane's first row in the panel, of two per row tile; the warp's first column
   ZINC_DEVICE Lane()
       : team(warp_id() / kTeamWarps),
         warp(warp_id() % kTeamWarps),
-        row(warp % 2 * 16 + lane_id() / 4),
-        column(warp / 2 * (8 * kWarpTiles)) {}
+        row(lane_id() / 4),
+        column(warp * (8 * kColumnTiles)) {}
   ZINC_DEVICE bool is_leader() const { return warp == 0 && lane_id() == 0; }  // issues the team's copies
 };
 
@@ -129,20 +131,24 @@ struct TileCursor {
 // and 2 i + 1 in lane i of its quad, or of the whole segment. load() only starts the loads.
 struct ColumnFragments {
   static constexpr bool kHasGroupScales = F::kQ8Block == kGroupElems;
-  uint4 words[kWarpTiles][kSegmentGroups / 2];
-  float2 xscales[kWarpTiles];
-  int2 xsums[kWarpTiles];
+  uint4 words[kColumnTiles][kSegmentGroups / 2];
+  float2 xscales[kColumnTiles];
+  int2 xsums[kColumnTiles];
 
   ZINC_DEVICE void load(const LinearParams& p, const Columns& columns, const Lane& lane, int s) {
     const Q8Activation& x = p.q8;
     const int i = lane_id() % 4, n_segments = x.stride / kSegmentElems;
 #pragma unroll
-    for (int c = 0; c < kWarpTiles; ++c) {
+    for (int c = 0; c < kColumnTiles; ++c) {
       const long long segment =
           static_cast<long long>(columns.x_row(p, lane.column + c * 8 + lane_id() / 4)) * n_segments + s;
-      const uint4* from = reinterpret_cast<const uint4*>(x.q + segment * kSegmentElems) + i;
+      const u32* from = reinterpret_cast<const u32*>(x.q + segment * kSegmentElems);
 #pragma unroll
-      for (int k = 0; k < kSegmentGroups / 2; ++k) words[c][k] = from[4 * k];
+      for (int k = 0; k < kSegmentGroups / 2; ++k) {
+        words[c][k] = x.is_in_mma_order ? reinterpret_cast<const uint4*>(from)[4 * k + i]
+                                        : make_uint4(from[16 * k + i], from[16 * k + 4 + i], from[16 * k + 8 + i],
+                                                     from[16 * k + 12 + i]);
+      }
       if constexpr (kHasGroupScales) {
         xscales[c] = reinterpret_cast<const float2*>(x.scale + segment * kSegmentGroups)[i];
       } else {
@@ -213,7 +219,11 @@ struct WeightPipeline {
   }
   // The stage is not read any more.
   ZINC_DEVICE void release(const LinearParams& p, const Work& work, const Lane& lane) {
-    named_barrier_sync<32 * kTeamWarps>(1 + lane.team);
+    if constexpr (kTeamWarps > 1) {
+      named_barrier_sync<32 * kTeamWarps>(1 + lane.team);
+    } else {
+      __syncwarp();
+    }
     if (lane.is_leader() && !next.is_done(work)) load(p, work, lane, stage);
     if (++stage == kStages) {
       stage = 0;
@@ -236,25 +246,27 @@ struct WeightPipeline {
 
 // ---- sums ----
 
+using TileValues = float[kRowTiles][kColumnTiles][4];
+
 // Adds scale, bias and residual to the sums of a panel's rows and columns, and writes them.
 ZINC_DEVICE void write_outputs(const LinearParams& p, const Panel& panel, const Columns& columns, const Lane& lane,
-                               const float4 (&sums)[kWarpTiles]) {
+                               const TileValues& sums) {
   const int n_out = p.parts[panel.part].n_out, expert = panel.expert(p);
   const float* scales = p.expert_scales[panel.part];
   const float* biases = p.biases[panel.part];
   const float scale = scales ? scales[expert] : 1.0f;
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
+  for (int h = 0; h < 2 * kRowTiles; ++h) {
     const int o = panel.index * kPanelRows + lane.row + 8 * h;
     if (o >= n_out) continue;
     const float bias = biases ? biases[static_cast<long long>(expert) * n_out + o] : 0.0f;
 #pragma unroll
-    for (int c = 0; c < kWarpTiles; ++c) {
+    for (int c = 0; c < kColumnTiles; ++c) {
 #pragma unroll
       for (int k = 0; k < 2; ++k) {
         const int column = lane.column + c * 8 + lane_id() % 4 * 2 + k;
         if (column >= columns.count) continue;
-        float value = h == 0 ? (k == 0 ? sums[c].x : sums[c].y) : (k == 0 ? sums[c].z : sums[c].w);
+        float value = sums[h / 2][c][h % 2 * 2 + k];
         if (scales) value *= scale;
         if (biases) value += bias;
         const long long offset = static_cast<long long>(columns.out_row(p, column)) * n_out + o;
@@ -266,26 +278,29 @@ ZINC_DEVICE void write_outputs(const LinearParams& p, const Panel& panel, const 
 
 // Adds a tile to its panel's sums, after the previous segment; after the last one the outputs are written.
 ZINC_DEVICE void add_tile(const LinearParams& p, const Work& work, const Lane& lane, int panel_number, int s,
-                          const float (&values)[kWarpTiles][4], u8* shared) {
+                          TileValues& values, u8* shared) {
+  constexpr int kWarpSums = kRowTiles * kColumnTiles * 32;  // float4
   const int k_segments = p.parts[0].n_segments, n = panel_number - work.begin, slot = n % kSlots;
   const int n_before = n / kSlots * k_segments + s;  // tiles that are added to the slot's sums before
   int* n_added = reinterpret_cast<int*>(shared + kSmem.n_added) + slot * kTeamWarps + lane.warp;
-  float4* slot_sums =
-      reinterpret_cast<float4*>(shared + kSmem.sums) + (slot * kTeamWarps + lane.warp) * kWarpTiles * 32 + lane_id();
+  float4* sums =
+      reinterpret_cast<float4*>(shared + kSmem.sums) + (slot * kTeamWarps + lane.warp) * kWarpSums + lane_id();
   wait_arrivals(n_added, n_before);  // an mbarrier's parity would not tell more than two segments apart
-  float4 sums[kWarpTiles];
 #pragma unroll
-  for (int c = 0; c < kWarpTiles; ++c) {
-    const float4 before = s == 0 ? make_float4(0, 0, 0, 0) : slot_sums[c * 32];
-    sums[c] =
-        make_float4(before.x + values[c][0], before.y + values[c][1], before.z + values[c][2], before.w + values[c][3]);
-    if (s + 1 < k_segments) slot_sums[c * 32] = sums[c];
+  for (int i = 0; i < kRowTiles * kColumnTiles; ++i) {
+    float(&v)[4] = values[i / kColumnTiles][i % kColumnTiles];
+    const float4 before = s == 0 ? make_float4(0, 0, 0, 0) : sums[i * 32];
+    v[0] += before.x;
+    v[1] += before.y;
+    v[2] += before.z;
+    v[3] += before.w;
+    if (s + 1 < k_segments) sums[i * 32] = make_float4(v[0], v[1], v[2], v[3]);
   }
   __syncwarp();
   if (lane_id() == 0) set_arrivals(n_added, n_before + 1);
   if (s + 1 < k_segments) return;
   const Panel panel(p, work, panel_number);
-  write_outputs(p, panel, Columns(p, panel.expert_tile), lane, sums);
+  write_outputs(p, panel, Columns(p, panel.expert_tile), lane, values);
 }
 
 ZINC_DEVICE void init_barriers(u8* shared) {
@@ -299,7 +314,7 @@ ZINC_DEVICE void init_barriers(u8* shared) {
 
 // Grid: as many blocks as SMs, also if some have no work (ADR 0015); tiles of columns. With experts, their tiles are
 // part of the work.
-extern "C" __global__ void __launch_bounds__(32 * kShape.n_warps, 2)
+extern "C" __global__ void __launch_bounds__(32 * kShape.n_warps, 1)
     gemm_small(__grid_constant__ const LinearParams p) {
   extern __shared__ float4 smem[];
   __shared__ TileCursor next_copies[kTeams];
@@ -327,8 +342,10 @@ extern "C" __global__ void __launch_bounds__(32 * kShape.n_warps, 2)
     const int panel_number = tile.panel_number(), first_panel = tile.first_panel, s = tile.k_segment();
     const bool is_whole = F::kQ8Block == kSegmentElems || s + 1 < k_segments;
     const int n_groups = is_whole ? kSegmentGroups : p.parts[0].n_last_groups;
-    float values[kWarpTiles][4];
-    mma_segment<F>(pipeline.wait(), lane.row, x, n_groups, values);
+    TileValues values;
+    const u8* segment = pipeline.wait();
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) mma_segment<F>(segment, lane.row + 16 * r, x, n_groups, values[r]);
     pipeline.release(p, work, lane);
     tile.advance(work, k_segments, lane.team);
     const bool loads_x = !tile.is_done(work) && (tile.k_segment() != s || tile.first_panel != first_panel);

@@ -6,6 +6,21 @@
 
 namespace zinc::simt {
 
+// The integer scales of a row's groups.
+template <class F, bool has_six_bits = F::kHasMin&& F::kQ8Block == kSegmentElems>
+struct GroupScales {
+  const typename F::Header& header;
+  ZINC_DEVICE explicit GroupScales(const typename F::Header& h) : header(h) {}
+  ZINC_DEVICE int operator[](int g) const { return header.scale(g); }
+};
+// 6-bit ones (KScales): a byte each.
+template <class F>
+struct GroupScales<F, true> {
+  u32 four[2];
+  ZINC_DEVICE explicit GroupScales(const typename F::Header& h) : four{h.four_scales(0), h.four_scales(1)} {}
+  ZINC_DEVICE int operator[](int g) const { return static_cast<int>(four[g / 4] >> 8 * (g % 4) & 255u); }
+};
+
 // values[c][e] is the segment's value of row + e / 2 * 8 and column 8 c + lane % 4 * 2 + e % 2. `x` are the
 // activations: fragment(c, g, b) is B of eight columns and a quant group; scales(c, g) and sums(c, g) are those of the
 // lane's two columns; mins<F>(headers, c, d) is the sum of min * sum over the groups, in the layout of D.
@@ -13,6 +28,7 @@ template <class F, int kTiles, class X>
 ZINC_DEVICE void mma_segment(const u8* segment, int row, const X& x, int n_groups, float (&values)[kTiles][4]) {
   const int lane_in_quad = lane_id() % 4;
   const typename F::Header headers[2] = {F::header(segment, row), F::header(segment, row + 8)};
+  const GroupScales<F> scales[2] = {GroupScales<F>(headers[0]), GroupScales<F>(headers[1])};
   int sums[kTiles][4] = {};
 #pragma unroll
   for (int c = 0; c < kTiles; ++c) {
@@ -35,7 +51,7 @@ ZINC_DEVICE void mma_segment(const u8* segment, int row, const X& x, int n_group
         mma_m16n8k16_s8(high, a[2], a[3], b[1]);
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          sums[c][e] += headers[e / 2].scale(2 * g) * low[e] + headers[e / 2].scale(2 * g + 1) * high[e];
+          sums[c][e] += scales[e / 2][2 * g] * low[e] + scales[e / 2][2 * g + 1] * high[e];
         }
       } else {
         int dot[4] = {};
@@ -51,7 +67,7 @@ ZINC_DEVICE void mma_segment(const u8* segment, int row, const X& x, int n_group
           }
         } else {
 #pragma unroll
-          for (int e = 0; e < 4; ++e) sums[c][e] += headers[e / 2].scale(g) * dot[e];
+          for (int e = 0; e < 4; ++e) sums[c][e] += scales[e / 2][g] * dot[e];
         }
       }
     }

@@ -89,6 +89,16 @@ ZINC_DEVICE void store_f16_sum(int sum, u16* to) {
   to[kSegmentGroups] = float_to_half(static_cast<float>(sum - low));
 }
 
+// The lane's part of the image for gemm_small_wgmma.cu.
+ZINC_DEVICE void store_image(const QuantizedVec8& r, const Q8Activation& out, int row, int segment) {
+  const int lane = lane_id(), piece = lane % 16 / 2 ^ row & 7;
+  const long long image_row = static_cast<long long>(segment) * out.image_rows + row;
+  unsigned char* to = out.image + (image_row + (segment + lane / 16) * static_cast<long long>(out.image_rows)) * 128;
+  reinterpret_cast<int2*>(to)[2 * piece + lane % 2] = r.words;
+  if (lane % 4 == 0) store_f16_sum(r.sum, out.image_sums + image_row * (2 * kSegmentGroups) + lane / 4);
+  if (lane == 0) out.image_scales[image_row] = r.scale;
+}
+
 ZINC_DEVICE void store_q8(const QuantizedVec8& r, const Q8Activation& out, long long row, int segment, int q8_block) {
   const int lane = lane_id();
   signed char* to = out.q + row * out.stride + segment * kSegmentElems;
@@ -98,6 +108,7 @@ ZINC_DEVICE void store_q8(const QuantizedVec8& r, const Q8Activation& out, long 
   } else {
     reinterpret_cast<int2*>(to)[lane] = r.words;
   }
+  if (out.image) store_image(r, out, static_cast<int>(row), segment);
   if (out.wgmma_aux && q8_block == kGroupElems)
     store_bf16(r.words, out.wgmma_aux + row * out.stride + segment * kSegmentElems);
   if (out.wgmma_aux && q8_block == kSegmentElems && lane % 4 == 0) {

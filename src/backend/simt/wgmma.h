@@ -53,6 +53,9 @@ ZINC_DEVICE void wgmma_fence_operand(float (&d)[R]) {
 
 #define ZINC_D4(t, i) "+" t(d[i]), "+" t(d[i + 1]), "+" t(d[i + 2]), "+" t(d[i + 3])
 #define ZINC_D16(t, i) ZINC_D4(t, i), ZINC_D4(t, i + 4), ZINC_D4(t, i + 8), ZINC_D4(t, i + 12)
+#define ZINC_REGS_4 "%0,%1,%2,%3"
+#define ZINC_REGS_8 "%0,%1,%2,%3,%4,%5,%6,%7"
+#define ZINC_REGS_16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define ZINC_REGS_32                                                                                           \
   "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28," \
   "%29,%30,%31"
@@ -66,11 +69,38 @@ ZINC_DEVICE void wgmma_fence_operand(float (&d)[R]) {
                "}, {" A "}, " B ", adds" MORE ";\n}"                                                                 \
                : __VA_ARGS__                                                                                         \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds))
+#define ZINC_A_4 "%4,%5,%6,%7", "%8", "%9"
+#define ZINC_A_8 "%8,%9,%10,%11", "%12", "%13"
+#define ZINC_A_16 "%16,%17,%18,%19", "%20", "%21"
 #define ZINC_A_32 "%32,%33,%34,%35", "%36", "%37"
 #define ZINC_A_48 "%48,%49,%50,%51", "%52", "%53"
 #define ZINC_A_64 "%64,%65,%66,%67", "%68", "%69"
 #define ZINC_WGMMA_EXPANDED(...) ZINC_WGMMA(__VA_ARGS__)
 
+template <bool is_signed>
+ZINC_DEVICE void wgmma_i8(int (&d)[4], const u32 (&a)[4], u64 b, int adds) {
+  if constexpr (is_signed) {
+    ZINC_WGMMA_EXPANDED("m64n8k32.s32.s8.s8", ZINC_REGS_4, ZINC_A_4, "", ZINC_D4("r", 0));
+  } else {
+    ZINC_WGMMA_EXPANDED("m64n8k32.s32.u8.s8", ZINC_REGS_4, ZINC_A_4, "", ZINC_D4("r", 0));
+  }
+}
+template <bool is_signed>
+ZINC_DEVICE void wgmma_i8(int (&d)[8], const u32 (&a)[4], u64 b, int adds) {
+  if constexpr (is_signed) {
+    ZINC_WGMMA_EXPANDED("m64n16k32.s32.s8.s8", ZINC_REGS_8, ZINC_A_8, "", ZINC_D4("r", 0), ZINC_D4("r", 4));
+  } else {
+    ZINC_WGMMA_EXPANDED("m64n16k32.s32.u8.s8", ZINC_REGS_8, ZINC_A_8, "", ZINC_D4("r", 0), ZINC_D4("r", 4));
+  }
+}
+template <bool is_signed>
+ZINC_DEVICE void wgmma_i8(int (&d)[16], const u32 (&a)[4], u64 b, int adds) {
+  if constexpr (is_signed) {
+    ZINC_WGMMA_EXPANDED("m64n32k32.s32.s8.s8", ZINC_REGS_16, ZINC_A_16, "", ZINC_D16("r", 0));
+  } else {
+    ZINC_WGMMA_EXPANDED("m64n32k32.s32.u8.s8", ZINC_REGS_16, ZINC_A_16, "", ZINC_D16("r", 0));
+  }
+}
 template <bool is_signed>
 ZINC_DEVICE void wgmma_i8(int (&d)[32], const u32 (&a)[4], u64 b, int adds) {
   if constexpr (is_signed) {

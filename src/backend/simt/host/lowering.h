@@ -84,6 +84,7 @@ class Lowering final : public gpu::StepLowering<Lowering, SimtKernels> {
   Status lower_simt_cores(const gpu::MatmulCall& call, simt::LinearParams params, int n_rows);
   Status lower_tensor_cores(const gpu::MatmulCall& call, simt::LinearParams params, int n_rows);
   Status lower_gemm_small(const gpu::MatmulCall& call, const simt::LinearParams& params, int n_rows);
+  Status lower_gemm_small_wgmma(const gpu::MatmulCall& call, const simt::LinearParams& params, int n_rows);
   Status lower_float_gemm(const gpu::MatmulCall& call, const simt::LinearParams& params, int n_rows);
   simt::Q8Activation q8_buffers(const gpu::QuantizedActivation& activation, Value v) const;
   template <class Params>
@@ -136,10 +137,17 @@ class Lowering final : public gpu::StepLowering<Lowering, SimtKernels> {
     return max_rows(v) * vectors_per_row <= gpu::kMaxSplitTokens;
   }
   bool runs_gemm_small() const { return host::runs_gemm_small(device_, sizes_.max_tokens); }
+  // Larger steps run it for experts with few pairs each.
+  bool runs_gemm_small_experts(int64_t n_pairs, int64_t n_experts) const {
+    constexpr int kMaxColumns = 32;
+    return runs_gemm_small() || (may_run_gemm_small_experts(device_, sizes_.max_tokens) &&
+                                 gemm_small_expert_columns(n_pairs, n_experts) <= kMaxColumns);
+  }
   // N of a GEMM tile on tensor cores; that of experts has pairs of one expert.
   int gemm_tile_tokens() const { return device_.has_wgmma() ? simt::kWgmmaTokens : simt::kTileTokens; }
   int expert_tile_tokens(int64_t n_pairs, int64_t n_experts) const {
-    return runs_gemm_small() ? gemm_small_expert_columns(n_pairs, n_experts) : gemm_tile_tokens();
+    return runs_gemm_small_experts(n_pairs, n_experts) ? gemm_small_expert_columns(n_pairs, n_experts)
+                                                       : gemm_tile_tokens();
   }
   bool is_decode() const { return sizes_.max_tokens == 1 && has_decode_kernels(device_); }
   // Grid size of a decode launch. With PDL each SM holds blocks of two launches: one works, one waits with its weights

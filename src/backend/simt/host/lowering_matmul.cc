@@ -34,7 +34,13 @@ Status Lowering::lower(const gpu::MatmulCall& call) {
   const PanelFormat& format = *matrix_of(call.first()).format;
   const simt::LinearParams params = linear_params(call);
   const int rows = max_rows(x) * (call.has_experts() ? params.n_experts_used : params.vectors_per_row);
-  if (format.q8_block > 0 && runs_gemm_small()) return lower_gemm_small(call, params, rows);
+  if (format.q8_block > 0 && params.q8.image && rows > kMinGemmSmallColumns && !call.has_experts()) {
+    return lower_gemm_small_wgmma(call, params, rows);
+  }
+  if (format.q8_block > 0 &&
+      (call.has_experts() ? runs_gemm_small_experts(rows, matrix_of(call.first()).n_experts) : runs_gemm_small())) {
+    return lower_gemm_small(call, params, rows);
+  }
   const bool small = is_small(x, params.vectors_per_row);
   if (!small && !call.has_experts() && format.q8_block == 0) return lower_float_gemm(call, params, rows);
   const bool on_tensor_cores = !small && format.q8_block > 0 && device_.has_tensor_cores() &&
@@ -103,6 +109,21 @@ Status Lowering::lower_gemm_small(const gpu::MatmulCall& call, const simt::Linea
   return add({"gemm_small", std::string(matrix.format->name), shape_definition("GemmSmallShape", shape)}, "gemm_small",
              launch, device_.n_sms, has_experts ? 1 : ceil_div(n_rows, shape.n_columns), 1,
              static_cast<size_t>(simt::gemm_small_smem(shape, segment_bytes).n_bytes));
+}
+
+Status Lowering::lower_gemm_small_wgmma(const gpu::MatmulCall& call, const simt::LinearParams& params, int n_rows) {
+  const DeviceMatrix& matrix = matrix_of(call.first());
+  const int segment_bytes = matrix.format->segment_bytes();
+  int64_t n_row_tiles = 0;
+  for (int part = 0; part < params.n_parts; ++part)
+    n_row_tiles += ceil_div(params.parts[part].n_out, 2 * simt::kPanelRows);
+  const simt::GemmSmallWgmmaShape shape = gemm_small_wgmma_shape(n_row_tiles, n_rows, device_.n_sms, segment_bytes);
+  Launch launch = Launch::of(params);
+  launch.threads = static_cast<unsigned>(simt::gemm_small_wgmma_threads(shape));
+  const int64_t n_tiles = n_row_tiles * ceil_div(n_rows, shape.n_columns);
+  return add({"gemm_small_wgmma", std::string(matrix.format->name), shape_definition("GemmSmallWgmmaShape", shape)},
+             "gemm_small_wgmma", launch, std::min<int64_t>(n_tiles, device_.n_sms), 1, 1,
+             static_cast<size_t>(simt::gemm_small_wgmma_smem_bytes(shape, segment_bytes)));
 }
 
 Status Lowering::lower_float_gemm(const gpu::MatmulCall& call, const simt::LinearParams& params, int n_rows) {

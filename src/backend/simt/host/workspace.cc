@@ -3,9 +3,22 @@
 #include <algorithm>
 
 #include "backend/simt/host/gemm_small_shape.h"
+#include "base/ceil_div.h"
 
 namespace zinc::simt::host {
 namespace {
+
+// Per K segment and row of the image for gemm_small_wgmma.cu: scale, and sums of groups in two parts.
+constexpr size_t kImageScaleBytes = sizeof(float), kImageSumBytes = 2 * simt::kSegmentGroups * sizeof(uint16_t);
+
+// Rows of the image, in whole tiles; 0: there is none.
+int64_t image_rows(const DeviceLimits& device, int max_tokens, const gpu::QuantizedActivation& activation,
+                   size_t n_rows) {
+  constexpr int64_t kMaxTileColumns = 64;
+  const bool has_image = device.has_wgmma() && runs_gemm_small(device, max_tokens) &&
+                         activation.block == simt::kSegmentElems && n_rows > kMinGemmSmallColumns;
+  return has_image ? ceil_div(static_cast<int64_t>(n_rows), kMaxTileColumns) * kMaxTileColumns : 0;
+}
 
 // The gemms on tensor cores and of float weights have no gated epilogue: a launch of its own also quantizes the result,
 // which the next matmul would need another one for.
@@ -19,6 +32,19 @@ bool has_gated_epilogue(const DeviceLimits& device, int max_tokens, const PanelF
 
 // Not in steps of many tokens of one sequence.
 bool has_split_rows(const Bucket& bucket) { return bucket.max_tokens <= gpu::kMaxSplitTokens || bucket.max_seqs > 1; }
+
+// gemm_wgmma.cu: q as bf16 if a scale has 32 elements, else the f16 sums of groups. gemm_small_wgmma.cu: the image.
+size_t q8_aux_bytes(const DeviceLimits& device, int max_tokens, const gpu::QuantizedActivation& activation,
+                    size_t n_rows) {
+  const size_t n_segments = static_cast<size_t>(ceil_div(activation.n_in, simt::kSegmentElems));
+  if (!device.has_wgmma()) return 0;
+  if (runs_gemm_small(device, max_tokens)) {
+    const size_t n_image_rows = static_cast<size_t>(image_rows(device, max_tokens, activation, n_rows));
+    return n_segments * n_image_rows * (simt::kSegmentElems + kImageScaleBytes + kImageSumBytes);
+  }
+  const size_t n_aux = activation.block == simt::kGroupElems ? simt::kSegmentElems : 2 * simt::kSegmentGroups;
+  return n_rows * n_segments * n_aux * sizeof(uint16_t);
+}
 
 gpu::KernelLimits kernel_limits(const DeviceLimits& device, int max_tokens) {
   const bool quantizes_inline = !runs_gemm_small(device, max_tokens);
@@ -59,6 +85,12 @@ bool runs_gemm_small(const DeviceLimits& device, int max_tokens) {
          max_tokens <= kMaxGemmSmallTokens;
 }
 
+bool may_run_gemm_small_experts(const DeviceLimits& device, int max_tokens) {
+  constexpr int kMaxTokens = 512;
+  return device.has_bulk_copies() && device.max_shared_bytes >= kGemmSmallSharedBytes && max_tokens > 1 &&
+         max_tokens <= kMaxTokens;
+}
+
 // Two pipeline stages: a K segment of weights and activations, with their scales and sums.
 size_t gemm_shared_bytes(const PanelFormat& format) {
   const int weights = simt::kTileRows * (format.header_bytes + simt::kSegmentGroups * format.group_bytes);
@@ -94,11 +126,16 @@ Result<std::unique_ptr<Workspace>> Workspace::allocate(const Graph& graph, const
   const gpu::WorkspaceOptions options{
       .kernels = kernel_limits(limits, bucket.max_tokens),
       .upload = {.attention_blocks = has_split_rows(bucket) ? split_kv_blocks(limits) : 0},
-      .expert_tile_rows = is_small ? kMinGemmSmallColumns : simt::kTileTokens,
+      .expert_tile_rows =
+          is_small || may_run_gemm_small_experts(limits, bucket.max_tokens) ? kMinGemmSmallColumns : simt::kTileTokens,
       .sample_splits = simt::kSampleSplits,
-      .has_q8_aux = limits.has_wgmma() && !is_small};
+      .q8_aux_bytes = [limits, max_tokens = bucket.max_tokens](const gpu::QuantizedActivation& activation,
+                                                               size_t n_rows) {
+        return q8_aux_bytes(limits, max_tokens, activation, n_rows);
+      }};
   std::unique_ptr<Workspace> workspace(new Workspace(graph, weights, cache, bucket, options));
   workspace->is_in_mma_order_ = is_small;
+  workspace->limits_ = limits;
   if (Status s = workspace->allocate_buffers(device); !s.ok()) return s.error();
   if (Status s = workspace->allocate_step(device); !s.ok()) return s.error();
   if (Status s = workspace->allocate_router(device); !s.ok()) return s.error();
@@ -169,12 +206,27 @@ simt::ExpertTiles Workspace::expert_tiles() const {
 
 simt::Q8Activation Workspace::quantized(const gpu::QuantizedActivation& activation) const {
   const gpu::Q8Buffers buffers = q8_buffers(activation);
-  return {.q = reinterpret_cast<signed char*>(buffers.q),
-          .scale = reinterpret_cast<float*>(buffers.scale),
-          .sum = reinterpret_cast<int*>(buffers.sum),
-          .wgmma_aux = reinterpret_cast<unsigned short*>(buffers.aux),
-          .stride = buffers.stride,
-          .is_in_mma_order = is_in_mma_order_ ? 1 : 0};
+  simt::Q8Activation out{.q = reinterpret_cast<signed char*>(buffers.q),
+                         .scale = reinterpret_cast<float*>(buffers.scale),
+                         .sum = reinterpret_cast<int*>(buffers.sum),
+                         .wgmma_aux = nullptr,
+                         .stride = buffers.stride,
+                         .is_in_mma_order = is_in_mma_order_ ? 1 : 0,
+                         .image = nullptr,
+                         .image_scales = nullptr,
+                         .image_sums = nullptr,
+                         .image_rows = 0};
+  const int64_t n_image_rows = image_rows(limits_, bucket_.max_tokens, activation, buffers.n_rows);
+  if (n_image_rows == 0) {
+    if (!is_in_mma_order_) out.wgmma_aux = reinterpret_cast<unsigned short*>(buffers.aux);
+    return out;
+  }
+  const size_t n_rows = static_cast<size_t>(n_image_rows * (buffers.stride / simt::kSegmentElems));
+  out.image_rows = static_cast<int>(n_image_rows);
+  out.image = reinterpret_cast<unsigned char*>(buffers.aux);
+  out.image_sums = reinterpret_cast<unsigned short*>(out.image + n_rows * simt::kSegmentElems);
+  out.image_scales = reinterpret_cast<float*>(out.image + n_rows * (simt::kSegmentElems + kImageSumBytes));
+  return out;
 }
 
 }  // namespace zinc::simt::host

@@ -25,6 +25,8 @@ bool has_decode_kernels(const DeviceLimits& device);
 inline int split_kv_blocks(const DeviceLimits& device) { return 2 * device.n_sms; }
 // Steps whose quantized matmuls all run gemm_small.cu: their activations are quantized before, in mma order.
 bool runs_gemm_small(const DeviceLimits& device, int max_tokens);
+// Steps in which experts may run gemm_small.cu, if they have few pairs; the activations may then be in any order.
+bool may_run_gemm_small_experts(const DeviceLimits& device, int max_tokens);
 // Shared memory of gemm.cu.
 size_t gemm_shared_bytes(const PanelFormat& format);
 
@@ -65,6 +67,7 @@ class Workspace final : public gpu::Workspace {
   Status allocate_router(gpu::Device& device);
   Status make_rope_tables(gpu::Device& device);
 
+  DeviceLimits limits_;
   simt::Step step_{};
   bool is_in_mma_order_ = false;  // of quantized activations
   size_t n_router_floats_ = 0;

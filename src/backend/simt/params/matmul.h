@@ -5,7 +5,7 @@
 
 namespace zinc::simt {
 
-inline constexpr int kMaxParts = 3;  // matrices per launch of linear.cu and the gemms
+inline constexpr int kMaxParts = 4;  // matrices per launch of linear.cu and the gemms
 // GEMM tiles: M weight rows by N tokens (activation rows; in MoE, token-expert pairs).
 inline constexpr int kTileRows = 128;         // M of gemm.cu and gemm_wgmma.cu
 inline constexpr int kTileTokens = 64;        // N of gemm.cu
@@ -102,12 +102,11 @@ struct GemmSmallShape {
   int n_columns;
   int has_experts;
   int n_warps;         // per block
-  int n_column_warps;  // per team, beside each other; each has 16 of the panel's 32 rows, so a team is twice as large
+  int n_team_warps;    // per team: each has some of the columns
   int n_accumulators;  // panels that a block works on at a time
   int n_stages;        // per team
 };
-ZINC_HOST_DEVICE int team_warps(const GemmSmallShape& s) { return 2 * s.n_column_warps; }
-ZINC_HOST_DEVICE int team_count(const GemmSmallShape& s) { return s.n_warps / team_warps(s); }
+ZINC_HOST_DEVICE int team_count(const GemmSmallShape& s) { return s.n_warps / s.n_team_warps; }
 // Byte offsets in shared memory: an mbarrier per stage; per accumulator and warp the number of segments added; the
 // sums; the stages.
 struct GemmSmallSmem {
@@ -116,10 +115,33 @@ struct GemmSmallSmem {
 ZINC_HOST_DEVICE GemmSmallSmem gemm_small_smem(const GemmSmallShape& s, int segment_bytes) {
   GemmSmallSmem smem{};
   smem.n_added = smem.full + 8 * team_count(s) * s.n_stages;
-  smem.sums = align_128(smem.n_added + 4 * s.n_accumulators * team_warps(s));
+  smem.sums = align_128(smem.n_added + 4 * s.n_accumulators * s.n_team_warps);
   smem.stages = smem.sums + 4 * s.n_accumulators * kPanelRows * s.n_columns;
   smem.n_bytes = smem.stages + team_count(s) * s.n_stages * segment_bytes;
   return smem;
+}
+
+// ---- gemm_small_wgmma.cu ----
+
+// A program's geometry: a tile is 64 * n_row_groups weight rows by n_columns tokens. A warpgroup for each row group and
+// K split.
+struct GemmSmallWgmmaShape {
+  int n_columns;
+  int n_row_groups;
+  int n_k_splits;  // warpgroups that take turns with the segments of a row group
+  int n_stages;
+};
+ZINC_HOST_DEVICE int gemm_small_wgmma_threads(const GemmSmallWgmmaShape& s) {
+  return 128 * s.n_row_groups * s.n_k_splits + 64;  // teams and producers
+}
+ZINC_HOST_DEVICE int gemm_small_wgmma_stage_bytes(const GemmSmallWgmmaShape& s, int segment_bytes) {
+  return (s.n_columns * (kSegmentElems + 36) + 2 * s.n_row_groups * segment_bytes + 1023) / 1024 * 1024;
+}
+// Totals in shared memory if teams share the segments; mbarriers and counters.
+ZINC_HOST_DEVICE int gemm_small_wgmma_smem_bytes(const GemmSmallWgmmaShape& s, int segment_bytes) {
+  const int totals = s.n_row_groups * (s.n_k_splits > 1 ? s.n_columns / 8 : 1) * 128 * 16;
+  return s.n_stages * gemm_small_wgmma_stage_bytes(s, segment_bytes) +
+         (totals + 16 * s.n_stages + 16 * s.n_row_groups + 1023) / 1024 * 1024;
 }
 
 }  // namespace zinc::simt
