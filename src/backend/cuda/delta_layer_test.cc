@@ -73,7 +73,8 @@ class DeltaLayerTest : public testing::TestWithParam<LayerShape> {
   // Columns [begin, begin + n) of a matrix with n_tokens_ rows.
   float* columns(const Floats& matrix, int width, int begin, int n) {
     Floats out;
-    for (auto row = matrix.begin(); row != matrix.end(); row += width) out.insert(out.end(), row + begin, row + begin + n);
+    for (auto row = matrix.begin(); row != matrix.end(); row += width)
+      out.insert(out.end(), row + begin, row + begin + n);
     return upload(out);
   }
 
@@ -202,8 +203,12 @@ class DeltaLayerTest : public testing::TestWithParam<LayerShape> {
   }
   LayerResult run_layer(float* states) {
     const LayerShape& s = GetParam();
-    const simt::DeltaLayerParams layer{
-        .delta = delta_params(states), .conv = conv_params(states), .norm_eps = kEps};
+    const simt::DeltaLayerParams layer{.delta = delta_params(states),
+                                       .conv = conv_params(states),
+                                       .norm_eps = kEps,
+                                       .q = nullptr,
+                                       .k = nullptr,
+                                       .v = nullptr};
     launch("delta_layer", s.kernel, layer, ceil_div(s.dim, s.n_columns) * s.v_heads, kMaxSeqs);
     simt::DeltaFinishParams finish{};
     finish.conv = layer.conv;

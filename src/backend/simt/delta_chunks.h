@@ -79,8 +79,8 @@ ZINC_DEVICE int key_head(const DeltaParams& p, int h) {
 }
 
 // The logarithm of a token's decay.
-ZINC_DEVICE float log_decay(const DeltaParams& p, long long t, int h) {
-  const float gate = p.alpha[t * p.v_heads + h] + p.dt_bias[h];
+ZINC_DEVICE float log_decay(const DeltaParams& p, float alpha, int h) {
+  const float gate = alpha + p.dt_bias[h];
   return p.a[h] * (gate > 20.0f ? gate : log1pf(expf(gate)));
 }
 
@@ -105,30 +105,43 @@ struct DeltaColumn {
       if (row(i) < p.k_dim) state[static_cast<long long>(row(i)) * p.v_dim] = S[i];
     }
   }
-  ZINC_DEVICE void update(const DeltaParams& p, int h, int column, int begin, int end) {
-    const bool is_in_bounds = column < p.v_dim;
-    const int k_head = key_head(p, h);
-    for (long long t = begin; t < end; ++t) {
-      const float* q = p.q + (t * p.k_heads + k_head) * p.k_dim;
-      const float* key = p.k + (t * p.k_heads + k_head) * p.k_dim;
-      const float decay = expf(log_decay(p, t, h));
-      const float beta = sigmoid(p.beta[t * p.v_heads + h]);
-      const float v = is_in_bounds ? p.v[(t * p.v_heads + h) * p.v_dim + column] : 0.0f;
-      float k_part[N], s_dot_k = 0, out = 0;
+  // The inputs of a token; q and k in the lane's rows.
+  struct Token {
+    float q[N], k[N], v, alpha, beta;
+    ZINC_DEVICE void load(const DeltaParams& p, int h, int column, long long t) {
+      const long long head = (t * p.k_heads + key_head(p, h)) * p.k_dim;
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        k_part[i] = row(i) < p.k_dim ? key[row(i)] : 0.0f;
-        S[i] *= decay;
-        s_dot_k = fmaf(S[i], k_part[i], s_dot_k);
+        q[i] = row(i) < p.k_dim ? p.q[head + row(i)] : 0.0f;
+        k[i] = row(i) < p.k_dim ? p.k[head + row(i)] : 0.0f;
       }
-      const float delta = beta * (v - warp_sum(s_dot_k, 8));
+      v = column < p.v_dim ? p.v[(t * p.v_heads + h) * p.v_dim + column] : 0.0f;
+      alpha = p.alpha[t * p.v_heads + h];
+      beta = p.beta[t * p.v_heads + h];
+    }
+  };
+  ZINC_DEVICE void update(const DeltaParams& p, int h, int column, int begin, int end) {
+    if (begin >= end) return;
+    Token next;
+    next.load(p, h, column, begin);
+    for (long long t = begin; t < end; ++t) {
+      const Token token = next;
+      if (t + 1 < end) next.load(p, h, column, t + 1);
+      const float decay = expf(log_decay(p, token.alpha, h));
+      float s_dot_k = 0, out = 0;
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        S[i] = fmaf(k_part[i], delta, S[i]);
-        out = fmaf(S[i], row(i) < p.k_dim ? q[row(i)] : 0.0f, out);
+        S[i] *= decay;
+        s_dot_k = fmaf(S[i], token.k[i], s_dot_k);
+      }
+      const float delta = sigmoid(token.beta) * (token.v - warp_sum(s_dot_k, 8));
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        S[i] = fmaf(token.k[i], delta, S[i]);
+        out = fmaf(S[i], token.q[i], out);
       }
       out = warp_sum(out, 8) * p.q_scale;
-      if (threadIdx.x % 8 == 0 && is_in_bounds) p.out[(t * p.v_heads + h) * p.v_dim + column] = out;
+      if (threadIdx.x % 8 == 0 && column < p.v_dim) p.out[(t * p.v_heads + h) * p.v_dim + column] = out;
     }
   }
 };

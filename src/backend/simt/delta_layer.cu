@@ -7,6 +7,96 @@ namespace zinc::simt {
 
 constexpr int kGroupTokens = 8;  // whose q, k and v are in shared memory
 
+// ---- sequences with full chunks ----
+
+// Bit i: token begin + i, of a sequence with full chunks. For a whole warp.
+ZINC_DEVICE unsigned long long chunked_tokens(const Step& step, int begin) {
+  if (!may_have_chunks(step)) return 0;
+  unsigned long long mask = 0;
+#pragma unroll
+  for (int i = 0; i < kConvTokens / 32; ++i) {
+    const int t = begin + i * 32 + lane_id();
+    const bool is_chunked = t < step.counts[kTokens] && DeltaSpan(step, step.seq_of_token[t]).n_chunks > 0;
+    mask |= static_cast<unsigned long long>(__ballot_sync(0xFFFFFFFFu, is_chunked)) << (32 * i);
+  }
+  return mask;
+}
+
+// The norm of a head, in a warp.
+ZINC_DEVICE Vec8 l2_normed(const float* head, int dim, float eps) {
+  const Vec8 own = load_vec8(head, lane_id() * 8, dim);
+  const float factor = 1.0f / fmaxf(sqrtf(warp_sum(sum_squares(own, 0), 32)), eps);
+  return normed(own, factor, nullptr, 0, dim);
+}
+
+// Up to kThreads channels: whole heads of q and k, or channels of v.
+struct InputChannels {
+  int first, end;
+  int n_heads;  // of q and k; 0: v
+
+  ZINC_DEVICE InputChannels(const DeltaParams& p, int n_channels, int block) {
+    const int key_dim = p.k_heads * p.k_dim, block_heads = kThreads / p.k_dim;
+    const int n_key_blocks = (2 * p.k_heads + block_heads - 1) / block_heads;
+    const bool is_key = block < n_key_blocks;
+    first = is_key ? block * block_heads * p.k_dim : 2 * key_dim + (block - n_key_blocks) * kThreads;
+    end = min(is_key ? first + block_heads * p.k_dim : n_channels, is_key ? 2 * key_dim : n_channels);
+    n_heads = is_key ? (end - first) / p.k_dim : 0;
+  }
+};
+
+// Tokens [begin, end) of a sequence. values: kThreads floats for each of kGroupTokens tokens.
+ZINC_DEVICE void convolve_inputs(const DeltaLayerParams& params, const InputChannels& channels, const ConvSeq& seq,
+                                 int begin, int end, float* values) {
+  const DeltaParams& p = params.delta;
+  const ConvParams& conv = params.conv;
+  const int thread = static_cast<int>(threadIdx.x), c = channels.first + thread, key_dim = p.k_heads * p.k_dim;
+  ConvWindow<kMaxTaps> window;
+  if (c < channels.end) window.load(conv, seq, c, begin);
+  for (int first = begin; first < end; first += kGroupTokens) {
+    const int n = min(kGroupTokens, end - first);
+    __syncthreads();  // all have read the tokens before
+    for (int t = 0; t < n && c < channels.end; ++t) {
+      window.push(conv.x[static_cast<long long>(first + t) * conv.n_channels + c]);
+      if (channels.n_heads > 0) {
+        values[t * kThreads + thread] = window.result();
+      } else {
+        params.v[static_cast<long long>(first + t) * (conv.n_channels - 2 * key_dim) + c - 2 * key_dim] =
+            window.result();
+      }
+    }
+    __syncthreads();
+    for (int i = warp_id(); i < n * channels.n_heads; i += kWarps) {
+      const int t = i / channels.n_heads, own = i % channels.n_heads, head = channels.first / p.k_dim + own;
+      float* out = head < p.k_heads ? params.q : params.k;
+      store_vec8(out + (static_cast<long long>(first + t) * p.k_heads + head % p.k_heads) * p.k_dim, lane_id() * 8,
+                 p.k_dim, l2_normed(values + t * kThreads + own * p.k_dim, p.k_dim, params.norm_eps));
+    }
+  }
+}
+
+// Convolution and norms of q and k, for the chunked scan. Blocks take kThreads channels in turn.
+ZINC_DEVICE void delta_inputs(const DeltaLayerParams& params, int token_tile, float* values) {
+  const ConvParams& conv = params.conv;
+  const int tile = token_tile * kConvTokens, tile_end = min(tile + kConvTokens, conv.step.counts[kTokens]);
+  const unsigned long long chunked = chunked_tokens(conv.step, tile);
+  wait_dependency();
+  if (chunked == 0) return;
+  for (int block = static_cast<int>(blockIdx.x);; block += static_cast<int>(gridDim.x)) {
+    const InputChannels channels(params.delta, conv.n_channels, block);
+    if (channels.first >= conv.n_channels) return;
+    for (int t = tile; t < tile_end;) {
+      if ((chunked >> (t - tile) & 1) == 0) {
+        ++t;
+        continue;
+      }
+      const ConvSeq seq(conv, conv.step.seq_of_token[t]);
+      const int end = min(seq.end, tile_end);
+      convolve_inputs(params, channels, seq, t, end, values);
+      t = end;
+    }
+  }
+}
+
 // ---- sequences without full chunks ----
 
 // C neighboring columns of a value head's state. Eight lanes share them, four apart: part i has rows i, i + 8, ..., so
@@ -27,12 +117,17 @@ struct DeltaTile {
 
   // The state is read and written once in a step: it should not evict anything from L2.
   ZINC_DEVICE void load(const float* state, bool is_new_sequence) {
+    if (is_new_sequence) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+#pragma unroll
+        for (int c = 0; c < C; ++c) S[i][c] = 0;
+      }
+      return;
+    }
     const float* first_row = state + part * v_dim + column;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-#pragma unroll
-      for (int c = 0; c < C; ++c) S[i][c] = 0;
-      if (is_new_sequence || !has(i)) continue;
       const float* row = first_row + i * 8 * v_dim;
       if constexpr (has_exact_dims) {
         const float4 x = __ldcs(reinterpret_cast<const float4*>(row));
@@ -42,9 +137,7 @@ struct DeltaTile {
         S[i][3] = x.w;
       } else {
 #pragma unroll
-        for (int c = 0; c < C; ++c) {
-          if (has_column(c)) S[i][c] = row[c];
-        }
+        for (int c = 0; c < C; ++c) S[i][c] = has(i) && has_column(c) ? row[c] : 0.0f;
       }
     }
   }
@@ -111,7 +204,8 @@ struct DeltaTile {
 
 // Convolution, norms of q and k, and the gated delta rule, token by token. States and weights are loaded before the
 // wait: the launch before does not write them. The state of the convolution is updated by delta_finish, because blocks
-// that share a key head read it too. Grid: tiles of columns of each value head, sequences.
+// that share a key head read it too. Grid: tiles of columns of each value head, sequences; further rows of the grid prepare
+// the inputs of sequences with full chunks, a tile of kConvTokens tokens each.
 template <int N, int C, int kTaps, bool has_exact_dims>
 ZINC_DEVICE void delta_layer(const DeltaLayerParams& params) {
   constexpr int kColumns = kThreads / 8 * C, kWidth = 2 * 8 * N + kColumns;
@@ -123,6 +217,8 @@ ZINC_DEVICE void delta_layer(const DeltaLayerParams& params) {
   launch_dependents();
   prefetch_params(params);
   const int thread = static_cast<int>(threadIdx.x), seq = static_cast<int>(blockIdx.y);
+  static_assert(kWidth >= kThreads);
+  if (seq >= p.step.max_seqs) return delta_inputs(params, seq - p.step.max_seqs, values[0]);
   const ConvSeq tokens(conv, seq);
   const DeltaSpan span(tokens.begin, tokens.end, tokens.position);
   if (span.begin >= span.end || (p.leaves_chunked && span.n_chunks > 0)) return wait_dependency();
@@ -130,9 +226,10 @@ ZINC_DEVICE void delta_layer(const DeltaLayerParams& params) {
   const int h = static_cast<int>(blockIdx.x) / n_tiles;
   const int first = (static_cast<int>(blockIdx.x) - h * n_tiles) * kColumns;
   DeltaTile<N, C, has_exact_dims> tile(p, first);
-  const int k_dim = tile.k_dim, v_dim = tile.v_dim, key_dim = p.k_heads * k_dim, k_head = key_head(p, h);
+  const int k_dim = tile.k_dim, v_dim = tile.v_dim;
   float* state = p.states + tokens.slot * p.slot_floats + static_cast<long long>(h) * k_dim * v_dim;
   tile.load(state, tokens.position == 0);
+  const int key_dim = p.k_heads * k_dim, k_head = key_head(p, h);
   int channels[kChannels];  // negative: none
   ConvWindow<kTaps, has_exact_dims> windows[kChannels];
 #pragma unroll
@@ -146,29 +243,39 @@ ZINC_DEVICE void delta_layer(const DeltaLayerParams& params) {
     }
     if (channels[i] >= 0) windows[i].load(conv, tokens, channels[i], tokens.begin);
   }
+  float x[kChannels] = {};
+  const auto load_x = [&](long long t) {
+#pragma unroll
+    for (int i = 0; i < kChannels; ++i) {
+      if (channels[i] >= 0) x[i] = conv.x[t * conv.n_channels + channels[i]];
+    }
+  };
   wait_dependency();
+  load_x(tokens.begin);
   for (int begin = tokens.begin; begin < tokens.end; begin += kGroupTokens) {
     const int n = min(kGroupTokens, tokens.end - begin);
     if (begin > tokens.begin) __syncthreads();  // all have read the tokens before
-#pragma unroll
-    for (int i = 0; i < kChannels; ++i) {
-      if (channels[i] < 0) continue;
-      const float* x = conv.x + static_cast<long long>(begin) * conv.n_channels + channels[i];
-#pragma unroll 2
-      for (int t = 0; t < n; ++t) {
-        values[t][thread + i * kThreads] = windows[i].next(x[static_cast<long long>(t) * conv.n_channels]);
-      }
+    // The last warp has the fewest channels.
+    const int gate = thread - (kThreads - 32);
+    if (gate >= 0 && gate < n) {
+      const long long index = static_cast<long long>(begin + gate) * p.v_heads + h;
+      const float alpha = p.alpha[index], beta = p.beta[index];
+      decays[gate] = expf(log_decay(p, alpha, h));
+      betas[gate] = sigmoid(beta);
     }
-    if (thread < n) {
-      decays[thread] = expf(log_decay(p, begin + thread, h));
-      betas[thread] = sigmoid(p.beta[static_cast<long long>(begin + thread) * p.v_heads + h]);
+    for (int t = 0; t < n; ++t) {
+#pragma unroll
+      for (int i = 0; i < kChannels; ++i) windows[i].push(x[i]);
+      if (begin + t + 1 < tokens.end) load_x(begin + t + 1);
+#pragma unroll
+      for (int i = 0; i < kChannels; ++i) {
+        if (channels[i] >= 0) values[t][thread + i * kThreads] = windows[i].result();
+      }
     }
     __syncthreads();
     for (int i = warp_id(); i < 2 * n; i += kWarps) {
       float* head = values[i / 2] + i % 2 * k_dim;
-      const Vec8 own = load_vec8(head, lane_id() * 8, k_dim);
-      const float factor = 1.0f / fmaxf(sqrtf(warp_sum(sum_squares(own, 0), 32)), params.norm_eps);
-      store_vec8(head, lane_id() * 8, k_dim, normed(own, factor, nullptr, 0, k_dim));
+      store_vec8(head, lane_id() * 8, k_dim, l2_normed(head, k_dim, params.norm_eps));
     }
     __syncthreads();
     for (int t = 0; t < n; ++t) {
@@ -183,80 +290,12 @@ ZINC_DEVICE void delta_layer(const DeltaLayerParams& params) {
 }
 
 ZINC_KERNEL_2_PER_SM delta_layer_128(__grid_constant__ const DeltaLayerParams p) { delta_layer<16, 4, 4, true>(p); }
-ZINC_KERNEL delta_layer_upto_128(__grid_constant__ const DeltaLayerParams p) {
+// Any other dimensions.
+extern "C" __global__ void __launch_bounds__(256, 1) delta_layer_upto_128(__grid_constant__ const DeltaLayerParams p) {
   delta_layer<16, 2, kMaxTaps, false>(p);
 }
-ZINC_KERNEL delta_layer_upto_256(__grid_constant__ const DeltaLayerParams p) {
+extern "C" __global__ void __launch_bounds__(256, 1) delta_layer_upto_256(__grid_constant__ const DeltaLayerParams p) {
   delta_layer<32, 1, kMaxTaps, false>(p);
-}
-
-// ---- sequences with full chunks ----
-
-// Bit i: token begin + i, of a sequence with full chunks. For a whole warp.
-ZINC_DEVICE unsigned long long chunked_tokens(const Step& step, int begin) {
-  if (!may_have_chunks(step)) return 0;
-  unsigned long long mask = 0;
-#pragma unroll
-  for (int i = 0; i < kConvTokens / 32; ++i) {
-    const int t = begin + i * 32 + lane_id();
-    const bool is_chunked = t < step.counts[kTokens] && DeltaSpan(step, step.seq_of_token[t]).n_chunks > 0;
-    mask |= static_cast<unsigned long long>(__ballot_sync(0xFFFFFFFFu, is_chunked)) << (32 * i);
-  }
-  return mask;
-}
-
-// Convolution and norms of q and k, for the chunked scan. A block has whole heads of q and k, or 256 channels of v.
-// Grid: blocks of channels, tiles of kConvTokens tokens.
-ZINC_KERNEL delta_inputs(__grid_constant__ const DeltaInputsParams p) {
-  __shared__ __align__(16) float values[kGroupTokens][kThreads];
-  launch_dependents();
-  wait_dependency();
-  const int tile = static_cast<int>(blockIdx.y) * kConvTokens, thread = static_cast<int>(threadIdx.x);
-  const unsigned long long chunked = chunked_tokens(p.conv.step, tile);
-  if (chunked == 0) return;
-  const int tile_end = min(tile + kConvTokens, p.conv.step.counts[kTokens]);
-  const int n_heads = kThreads / p.k_dim, key_dim = p.k_heads * p.k_dim;  // n_heads: of a block
-  const int n_key_blocks = (2 * p.k_heads + n_heads - 1) / n_heads, block = static_cast<int>(blockIdx.x);
-  const bool is_key = block < n_key_blocks;
-  const int first = is_key ? block * n_heads * p.k_dim : 2 * key_dim + (block - n_key_blocks) * kThreads;
-  const int end = is_key ? min(first + n_heads * p.k_dim, 2 * key_dim) : p.conv.n_channels;
-  const int c = first + thread;
-  for (int t = tile; t < tile_end;) {
-    if ((chunked >> (t - tile) & 1) == 0) {
-      ++t;
-      continue;
-    }
-    const ConvSeq tokens(p.conv, p.conv.step.seq_of_token[t]);
-    const int run_end = min(tokens.end, tile_end);
-    ConvWindow<kMaxTaps> window;
-    if (c < end) window.load(p.conv, tokens, c, t);
-    for (; t < run_end; t += kGroupTokens) {
-      const int n = min(kGroupTokens, run_end - t);
-      __syncthreads();
-      if (c < end) {
-#pragma unroll 4
-        for (int i = 0; i < n; ++i) {
-          const float x = window.next(p.conv.x[static_cast<long long>(t + i) * p.conv.n_channels + c]);
-          if (is_key) {
-            values[i][thread] = x;
-          } else {
-            p.v[static_cast<long long>(t + i) * (p.conv.n_channels - 2 * key_dim) + c - 2 * key_dim] = x;
-          }
-        }
-      }
-      __syncthreads();
-      const int n_block_heads = is_key ? (end - first) / p.k_dim : 0;
-      for (int i = warp_id(); i < n * n_block_heads; i += kWarps) {
-        const int head = first / p.k_dim + i % n_block_heads;
-        const Vec8 own = load_vec8(values[i / n_block_heads] + i % n_block_heads * p.k_dim, lane_id() * 8, p.k_dim);
-        const float factor = 1.0f / fmaxf(sqrtf(warp_sum(sum_squares(own, 0), 32)), p.norm_eps);
-        float* out = head < p.k_heads ? p.q : p.k;
-        store_vec8(out + (static_cast<long long>(t + i / n_block_heads) * p.k_heads + head % p.k_heads) * p.k_dim,
-                   lane_id() * 8, p.k_dim, normed(own, factor, nullptr, 0, p.k_dim));
-      }
-    }
-    t = run_end;
-  }
 }
 
 // ---- all sequences ----

@@ -21,8 +21,8 @@ ZINC_KERNEL short_conv(ConvParams p) {
   if (begin == tokens.begin) tokens.store_inputs<1>(p, c);  // the block that reads the state also updates it
 #pragma unroll 4
   for (int t = begin; t < end; ++t) {
-    p.out[static_cast<long long>(t) * p.n_channels + c] =
-        window.next(p.x[static_cast<long long>(t) * p.n_channels + c]);
+    window.push(p.x[static_cast<long long>(t) * p.n_channels + c]);
+    p.out[static_cast<long long>(t) * p.n_channels + c] = window.result();
   }
 }
 

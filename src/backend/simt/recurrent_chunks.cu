@@ -99,7 +99,7 @@ ZINC_KERNEL delta_prepare(__grid_constant__ const DeltaParams p) {
     smem.q[i / p.k_dim][i % p.k_dim] = p.q[offset];
   }
   if (thread < kChunk) {
-    smem.log_decay[thread] = log_decay(p, first + thread, h);
+    smem.log_decay[thread] = log_decay(p, p.alpha[(first + thread) * p.v_heads + h], h);
     smem.betas[thread] = sigmoid(p.beta[(first + thread) * p.v_heads + h]);
   }
   __syncthreads();

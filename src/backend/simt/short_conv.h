@@ -59,11 +59,14 @@ struct ConvWindow {
       }
     }
   }
-  // The result of the next token, with input x.
-  ZINC_DEVICE float next(float x) {
+  // The input of the next token.
+  ZINC_DEVICE void push(float x) {
 #pragma unroll
     for (int j = 0; j + 1 < kTaps; ++j) window[j] = window[j + 1];
     window[kTaps - 1] = x;
+  }
+  // The newest token's.
+  ZINC_DEVICE float result() const {
     float sum = 0;
 #pragma unroll
     for (int j = 0; j < kTaps; ++j) sum = fmaf(weight[j], window[j], sum);

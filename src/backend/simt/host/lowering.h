@@ -62,7 +62,6 @@ class Lowering final : public gpu::StepLowering<Lowering, SimtKernels> {
   simt::DeltaLayerParams layer_params(const gpu::DeltaDecodeCall& call) const;
   bool can_scan_chunks(const simt::DeltaParams& params) const;
   Status lower_delta_chunks(const simt::DeltaParams& params);
-  Status lower_delta_inputs(const gpu::DeltaDecodeCall& call, const simt::DeltaLayerParams& layer);
   Status lower_delta_finish(const gpu::DeltaLayerCall& call, const simt::ConvParams& conv);
 
   struct GemvLaunch;

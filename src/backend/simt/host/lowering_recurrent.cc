@@ -84,7 +84,10 @@ Status Lowering::lower(const gpu::DeltaDecodeCall& call) {
 simt::DeltaLayerParams Lowering::layer_params(const gpu::DeltaDecodeCall& call) const {
   return {.delta = delta_params(*call.delta),
           .conv = conv_params(*call.conv),
-          .norm_eps = call.q_norm->as<zinc::NormParams>().eps};
+          .norm_eps = call.q_norm->as<zinc::NormParams>().eps,
+          .q = nullptr,
+          .k = nullptr,
+          .v = nullptr};
 }
 
 Status Lowering::lower(const gpu::DeltaLayerCall& call) {
@@ -97,30 +100,22 @@ Status Lowering::lower(const gpu::DeltaLayerCall& call) {
   const bool is_exact = delta.k_dim == kKeys && delta.v_dim == kKeys && params.conv.n_taps == kTaps;
   const char* general_kernel = delta.k_dim <= kKeys ? "delta_layer_upto_128" : "delta_layer_upto_256";
   const int n_columns = is_exact ? 128 : delta.k_dim <= kKeys ? 64 : 32;  // of a block
+  int64_t n_rows = workspace_.max_seqs();                                 // of the grid
+  if (delta.leaves_chunked) {
+    n_rows += ceil_div(sizes_.max_tokens, simt::kConvTokens);
+    params.q = workspace_.floats(call.rule.delta->in[0]);
+    params.k = workspace_.floats(call.rule.delta->in[1]);
+    params.v = workspace_.floats(call.rule.delta->in[2]);
+  }
   if (Status s = emit({"delta_layer", ""}, is_exact ? "delta_layer_128" : general_kernel, params,
-                      ceil_div(delta.v_dim, n_columns) * delta.v_heads, workspace_.max_seqs());
+                      ceil_div(delta.v_dim, n_columns) * delta.v_heads, n_rows);
       !s.ok()) {
     return s;
   }
   if (delta.leaves_chunked) {
-    if (Status s = lower_delta_inputs(call.rule, params); !s.ok()) return s;
     if (Status s = lower_delta_chunks(delta); !s.ok()) return s;
   }
   return lower_delta_finish(call, params.conv);
-}
-
-Status Lowering::lower_delta_inputs(const gpu::DeltaDecodeCall& call, const simt::DeltaLayerParams& layer) {
-  const simt::DeltaInputsParams params{.conv = layer.conv,
-                                       .q = workspace_.floats(call.delta->in[0]),
-                                       .k = workspace_.floats(call.delta->in[1]),
-                                       .v = workspace_.floats(call.delta->in[2]),
-                                       .k_heads = layer.delta.k_heads,
-                                       .k_dim = layer.delta.k_dim,
-                                       .norm_eps = layer.norm_eps};
-  const int n_key_heads = 2 * params.k_heads, n_value_channels = layer.delta.v_heads * layer.delta.v_dim;
-  const int64_t n_blocks =
-      ceil_div(n_key_heads, simt::kThreads / params.k_dim) + ceil_div(n_value_channels, simt::kThreads);
-  return emit({"delta_layer", ""}, "delta_inputs", params, n_blocks, ceil_div(sizes_.max_tokens, simt::kConvTokens));
 }
 
 Status Lowering::lower_delta_finish(const gpu::DeltaLayerCall& call, const simt::ConvParams& conv) {

@@ -43,14 +43,7 @@ struct DeltaLayerParams {
   DeltaParams delta;  // q, k and v are unused: the kernel computes them
   ConvParams conv;
   float norm_eps;
-};
-
-// q, k and v of the sequences with full chunks.
-struct DeltaInputsParams {
-  ConvParams conv;
-  float *q, *k, *v;
-  int k_heads, k_dim;
-  float norm_eps;
+  float *q, *k, *v;  // where delta_layer stores those of sequences with full chunks
 };
 
 // The gated norm of the heads, and the state of the convolution.
