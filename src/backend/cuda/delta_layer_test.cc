@@ -29,8 +29,18 @@ struct SeqTokens {
   int slot, position, n_tokens;
 };
 // Single tokens, drafts, more tokens than are in shared memory at a time, a new sequence. No full chunk.
-constexpr SeqTokens kSeqs[] = {{2, 7, 1}, {0, 0, 3}, {3, 61, 19}, {1, 1, 1}, {4, 130, 2}};
-constexpr int kSlots = 5, kMaxSeqs = 7;
+const std::vector<SeqTokens> kShort = {{2, 7, 1}, {0, 0, 3}, {3, 61, 19}, {1, 1, 1}, {4, 130, 2}};
+// Three sequences with full chunks, among more than a warp's of others; the second has tokens before and after its own.
+std::vector<SeqTokens> with_chunks() {
+  std::vector<SeqTokens> seqs;
+  for (int slot = 0; slot < 40; ++slot) {
+    seqs.push_back({slot, 5 + slot, 1 + slot % 2});
+    if (slot == 2) seqs.push_back({40, 0, 64});
+    if (slot == 5) seqs.push_back({41, 61, 3 + 64 + 2});
+    if (slot == 36) seqs.push_back({42, 128, 130});
+  }
+  return seqs;
+}
 
 class DeltaLayerTest : public testing::TestWithParam<LayerShape> {
  protected:
@@ -46,7 +56,6 @@ class DeltaLayerTest : public testing::TestWithParam<LayerShape> {
     });
     if (!opened.ok()) GTEST_SKIP() << "no supported GPU: " << opened.error().message;
     device_ = std::move(opened.value());
-    make_step();
   }
 
   template <class T>
@@ -79,19 +88,26 @@ class DeltaLayerTest : public testing::TestWithParam<LayerShape> {
   }
 
   template <class P>
-  void launch(const char* program, const char* kernel, const P& params, int64_t x, int64_t y = 1, int64_t z = 1) {
+  void launch(const char* program, const char* kernel, const P& params, int64_t x, int64_t y = 1, int64_t z = 1,
+              unsigned shared_bytes = 0) {
     simt::host::KernelCall call{.program = {program, ""}, .kernel = kernel, .launch = simt::host::Launch::of(params)};
     call.launch.grid = {static_cast<unsigned>(x), static_cast<unsigned>(y), static_cast<unsigned>(z)};
+    call.launch.shared_bytes = shared_bytes;
     const auto prepared = device_->prepare({&call, 1});
     ASSERT_TRUE(prepared.ok()) << prepared.error().message;
     const Status run = device_->run(prepared.value()[0]);
     ASSERT_TRUE(run.ok()) << run.error().message;
   }
 
-  void make_step() {
-    Ints positions, seq_begin = {0}, slots;
-    for (const SeqTokens& s : kSeqs) {
-      for (int i = 0; i < s.n_tokens; ++i) positions.push_back(s.position + i);
+  // A step and random inputs.
+  void make_step(const std::vector<SeqTokens>& seqs) {
+    const LayerShape& shape = GetParam();
+    Ints positions, seq_of_token, seq_begin = {0}, slots;
+    for (const SeqTokens& s : seqs) {
+      for (int i = 0; i < s.n_tokens; ++i) {
+        positions.push_back(s.position + i);
+        seq_of_token.push_back(static_cast<int>(slots.size()));
+      }
       seq_begin.push_back(static_cast<int>(positions.size()));
       slots.push_back(s.slot);
     }
@@ -99,14 +115,26 @@ class DeltaLayerTest : public testing::TestWithParam<LayerShape> {
     Ints counts(simt::kCounts);
     counts[simt::kTokens] = n_tokens_;
     counts[simt::kSeqs] = static_cast<int>(slots.size());
-    seq_begin.resize(kMaxSeqs + 1);
-    slots.resize(kMaxSeqs);
+    n_slots_ = static_cast<int>(slots.size());
+    max_seqs_ = n_slots_ + 2;
+    seq_begin.resize(slots.size() + 3);
+    slots.resize(slots.size() + 2);
     step_.counts = upload(counts);
     step_.positions = upload(positions);
+    step_.seq_of_token = upload(seq_of_token);
     step_.seq_begin = upload(seq_begin);
     step_.slots = upload(slots);
-    step_.max_seqs = kMaxSeqs;
+    step_.max_seqs = max_seqs_;
+    x_ = random_floats(n_tokens_ * shape.n_channels());
+    conv_weight_ = random_floats(shape.n_channels() * shape.n_taps);
+    alpha_ = random_floats(n_tokens_ * shape.v_heads);
+    beta_ = random_floats(n_tokens_ * shape.v_heads);
+    dt_bias_ = random_floats(shape.v_heads);
+    a_ = upload(Floats(static_cast<size_t>(shape.v_heads), -0.3f));
+    gate_ = random_floats(n_tokens_ * shape.value_dim());
+    norm_weight_ = random_floats(shape.dim);
   }
+  bool has_chunks() const { return n_tokens_ - n_slots_ >= simt::kDeltaChunk; }
   simt::ConvParams conv_params(float* states) {
     const LayerShape& s = GetParam();
     return {.step = step_,
@@ -134,7 +162,16 @@ class DeltaLayerTest : public testing::TestWithParam<LayerShape> {
     params.k_dim = params.v_dim = s.dim;
     params.is_cyclic = s.is_cyclic;
     params.q_scale = 0.25f;
+    params.leaves_chunked = has_chunks() ? 1 : 0;
     return params;
+  }
+  // n_seqs: sequences that are scanned at the same time.
+  void run_chunks(simt::DeltaParams params, int n_seqs) {
+    const int n_chunks = n_tokens_ / simt::kDeltaChunk;
+    params.prepared = zeros(n_chunks * simt::kDeltaChunk * params.v_heads * (2 * params.k_dim + simt::kDeltaChunk + 1));
+    launch("recurrent_chunks", "delta_prepare", params, n_chunks, params.v_heads, 1, kChunkBytes);
+    launch("recurrent_chunks", "delta_chunks", params, ceil_div(params.v_dim, simt::kDeltaColumns), params.v_heads,
+           n_seqs, kChunkBytes);
   }
   simt::Q8Activation q8_buffers() {
     const int stride = static_cast<int>(ceil_div(GetParam().value_dim(), simt::kSegmentElems)) * simt::kSegmentElems;
@@ -155,7 +192,7 @@ class DeltaLayerTest : public testing::TestWithParam<LayerShape> {
   LayerResult results(const float* delta, const float* states, const float* out, const simt::Q8Activation& q8) {
     const int n_q = n_tokens_ * q8.stride, n_rows = n_tokens_ * GetParam().value_dim();
     return {.delta = download(delta, n_rows),
-            .states = download(states, kSlots * GetParam().slot_floats()),
+            .states = download(states, n_slots_ * GetParam().slot_floats()),
             .out = download(out, n_rows),
             .scale = download(q8.scale, n_q / simt::kGroupElems),
             .q = download(q8.q, n_q),
@@ -179,14 +216,16 @@ class DeltaLayerTest : public testing::TestWithParam<LayerShape> {
   LayerResult run_ops(float* states) {
     const LayerShape& s = GetParam();
     const simt::ConvParams conv = conv_params(states);
-    launch("recurrent", "short_conv", conv, ceil_div(s.n_channels(), simt::kThreads), kMaxSeqs);
+    launch("recurrent", "short_conv", conv, ceil_div(s.n_channels(), simt::kThreads), max_seqs_,
+           ceil_div(n_tokens_, simt::kConvTokens));
     const Floats qkv = download(conv.out, n_tokens_ * s.n_channels());
     simt::DeltaParams delta = delta_params(states);
     delta.q = norm(columns(qkv, s.n_channels(), 0, s.key_dim()), nullptr, s.k_heads, true);
     delta.k = norm(columns(qkv, s.n_channels(), s.key_dim(), s.key_dim()), nullptr, s.k_heads, true);
     delta.v = columns(qkv, s.n_channels(), 2 * s.key_dim(), s.value_dim());
     launch("recurrent", s.dim <= 128 ? "delta_net_128" : "delta_net_256", delta, ceil_div(s.dim, 32), s.v_heads,
-           kMaxSeqs);
+           max_seqs_);
+    if (has_chunks()) run_chunks(delta, max_seqs_);
     simt::GatedActParams gate{};
     gate.gate = gate_;
     gate.up = norm(delta.out, norm_weight_, s.v_heads, false);
@@ -203,13 +242,20 @@ class DeltaLayerTest : public testing::TestWithParam<LayerShape> {
   }
   LayerResult run_layer(float* states) {
     const LayerShape& s = GetParam();
-    const simt::DeltaLayerParams layer{.delta = delta_params(states),
-                                       .conv = conv_params(states),
-                                       .norm_eps = kEps,
-                                       .q = nullptr,
-                                       .k = nullptr,
-                                       .v = nullptr};
-    launch("delta_layer", s.kernel, layer, ceil_div(s.dim, s.n_columns) * s.v_heads, kMaxSeqs);
+    simt::DeltaLayerParams layer{.delta = delta_params(states),
+                                 .conv = conv_params(states),
+                                 .norm_eps = kEps,
+                                 .q = nullptr,
+                                 .k = nullptr,
+                                 .v = nullptr};
+    if (has_chunks()) {
+      layer.delta.q = layer.q = zeros(n_tokens_ * s.key_dim());
+      layer.delta.k = layer.k = zeros(n_tokens_ * s.key_dim());
+      layer.delta.v = layer.v = zeros(n_tokens_ * s.value_dim());
+    }
+    const int64_t n_tiles = has_chunks() ? ceil_div(n_tokens_, simt::kConvTokens) : 0;
+    launch("delta_layer", s.kernel, layer, ceil_div(s.dim, s.n_columns) * s.v_heads, max_seqs_ + n_tiles);
+    if (has_chunks()) run_chunks(layer.delta, 1);
     simt::DeltaFinishParams finish{};
     finish.conv = layer.conv;
     finish.n_norm_blocks =
@@ -226,39 +272,43 @@ class DeltaLayerTest : public testing::TestWithParam<LayerShape> {
     finish.q8_block = s.q8_block;
     finish.norm_eps = kEps;
     launch("delta_layer", "delta_finish", finish,
-           finish.n_norm_blocks + kMaxSeqs * ceil_div(s.n_channels(), simt::kFinishChannels));
+           finish.n_norm_blocks + max_seqs_ * ceil_div(s.n_channels(), simt::kFinishChannels));
     return results(layer.delta.out, states, finish.out, finish.q8);
   }
 
+  void expect_same_bits() {
+    float* states = random_floats(n_slots_ * GetParam().slot_floats());
+    float* same_states = copy_of(states, n_slots_ * GetParam().slot_floats());
+    const LayerResult expected = run_ops(states), got = run_layer(same_states);
+    EXPECT_TRUE(got.delta == expected.delta);
+    EXPECT_TRUE(got.states == expected.states);
+    EXPECT_TRUE(got.out == expected.out);
+    EXPECT_TRUE(got.q == expected.q);
+    EXPECT_TRUE(got.scale == expected.scale);
+    EXPECT_TRUE(got.sum == expected.sum);
+  }
+
   static constexpr float kEps = 1e-6f;
+  static constexpr unsigned kChunkBytes = 144128;  // of shared memory
   std::mt19937 random_{11};
   std::unique_ptr<Device> device_;
   std::vector<Buffer> buffers_;
   simt::Step step_{};
-  int n_tokens_ = 0;
+  int n_tokens_ = 0, n_slots_ = 0, max_seqs_ = 0;
   const float *x_ = nullptr, *conv_weight_ = nullptr, *alpha_ = nullptr, *beta_ = nullptr, *dt_bias_ = nullptr,
               *a_ = nullptr, *gate_ = nullptr, *norm_weight_ = nullptr;
 };
 
 TEST_P(DeltaLayerTest, is_bit_identical_to_the_kernels_of_its_ops) {
-  const LayerShape& s = GetParam();
-  x_ = random_floats(n_tokens_ * s.n_channels());
-  conv_weight_ = random_floats(s.n_channels() * s.n_taps);
-  alpha_ = random_floats(n_tokens_ * s.v_heads);
-  beta_ = random_floats(n_tokens_ * s.v_heads);
-  dt_bias_ = random_floats(s.v_heads);
-  a_ = upload(Floats(static_cast<size_t>(s.v_heads), -0.3f));
-  gate_ = random_floats(n_tokens_ * s.value_dim());
-  norm_weight_ = random_floats(s.dim);
-  float* states = random_floats(kSlots * s.slot_floats());
-  float* same_states = copy_of(states, kSlots * s.slot_floats());
-  const LayerResult expected = run_ops(states), got = run_layer(same_states);
-  EXPECT_TRUE(got.delta == expected.delta);
-  EXPECT_TRUE(got.states == expected.states);
-  EXPECT_TRUE(got.out == expected.out);
-  EXPECT_TRUE(got.q == expected.q);
-  EXPECT_TRUE(got.scale == expected.scale);
-  EXPECT_TRUE(got.sum == expected.sum);
+  make_step(kShort);
+  expect_same_bits();
+}
+
+TEST_P(DeltaLayerTest, with_chunks_is_bit_identical_to_the_kernels_of_its_ops) {
+  // Such dimensions, or on such a GPU, are never scanned in chunks.
+  if (GetParam().dim > 128 || device_->limits().max_shared_bytes < static_cast<int>(kChunkBytes)) return;
+  make_step(with_chunks());
+  expect_same_bits();
 }
 
 // The published models' heads, then those of the general kernels.
