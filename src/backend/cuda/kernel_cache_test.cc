@@ -71,7 +71,7 @@ void append_gemm_small(const gpu::PanelFormat& format, std::vector<KernelProgram
 // on GPUs with large shared memory, gemm_small on those with bulk copies.
 std::vector<KernelProgram> programs(bool every_format, bool has_decode_kernels, bool has_bulk_copies) {
   std::vector<KernelProgram> all;
-  for (const char* file : {"row_ops", "moe", "sample", "recurrent", "recurrent_chunks", "peaks"}) {
+  for (const char* file : {"row_ops", "moe", "sample", "recurrent", "recurrent_chunks", "delta_layer", "peaks"}) {
     all.push_back({file, ""});
   }
   for (const std::string_view kv_format : simt::host::kv_format_names()) {

@@ -171,9 +171,21 @@ struct DeltaDecodeCall {
   const Node *delta = nullptr, *conv = nullptr, *q_norm = nullptr, *k_norm = nullptr;
 };
 
-using KernelKind = std::variant<EmbedCall, CopyCall, NormCall, QuantizeCall, RopeCall, GatedActCall, ElementwiseCall,
-                                RouteCall, CombineCall, ShortConvCall, DeltaNetCall, SampleCall, AttentionCall,
-                                AttentionDecodeCall, NormResidualCall, MatmulCall, MoeDownCall, DeltaDecodeCall>;
+// Steps of several rows: a gated delta rule layer from its convolution to its gated norm.
+struct DeltaLayerCall {
+  DeltaDecodeCall rule;
+  const Node *norm = nullptr, *gate = nullptr;  // RMSNormGated of the heads
+  Output out;
+  bool stores_qkv = false;  // q, k and v need memory: the step can have tokens for a chunked scan
+
+  // The node reads intermediate results from memory, not from registers.
+  bool reads_memory(const Node& n) const { return &n == norm || (stores_qkv && &n == rule.delta); }
+};
+
+using KernelKind =
+    std::variant<EmbedCall, CopyCall, NormCall, QuantizeCall, RopeCall, GatedActCall, ElementwiseCall, RouteCall,
+                 CombineCall, ShortConvCall, DeltaNetCall, SampleCall, AttentionCall, AttentionDecodeCall,
+                 NormResidualCall, MatmulCall, MoeDownCall, DeltaDecodeCall, DeltaLayerCall>;
 
 struct FusedCall {
   KernelKind kind;

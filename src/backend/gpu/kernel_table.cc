@@ -16,10 +16,11 @@ struct Row {
 bool always(const Matcher&) { return true; }
 bool in_decode(const Matcher& m) { return m.is_decode; }
 bool can_add_after_combine(const Matcher& m) { return m.limits.adds_after_combine; }
+bool has_delta_layers(const Matcher& m) { return !m.is_decode && m.limits.has_delta_layers; }
 bool has_norm_residual(const Matcher& m) { return m.limits.max_residual_elems > 0; }
 
 // In order of priority. A new fused kernel is a row here, a kind in fused_call.h and its lowering in each backend.
-constexpr std::array<Row, 8> kTable = {{
+constexpr std::array<Row, 9> kTable = {{
     {Op::attention, in_decode, match_attention_decode},           // with norms, RoPE and output gate
     {Op::attention, always, match_attention},                     // with norms and RoPE
     {Op::moe_combine, in_decode, match_moe_down},                 // down projections, weighted sum, residual
@@ -27,6 +28,7 @@ constexpr std::array<Row, 8> kTable = {{
     {Op::moe_linear, always, match_matmuls},                      // of one input
     {Op::moe_combine, can_add_after_combine, match_combine_add},  // weighted sum, residual
     {Op::delta_net, in_decode, match_delta_decode},               // with convolution
+    {Op::delta_net, has_delta_layers, match_delta_layer},         // with convolution and gated norm
     {Op::add, has_norm_residual, match_norm_residual},            // norms and residual
 }};
 
@@ -46,7 +48,7 @@ void match_table(Matcher& m) {
 
 bool keeps_intermediates_in_registers(const FusedCall& call) {
   return std::holds_alternative<AttentionCall>(call.kind) || std::holds_alternative<AttentionDecodeCall>(call.kind) ||
-         std::holds_alternative<DeltaDecodeCall>(call.kind);
+         std::holds_alternative<DeltaDecodeCall>(call.kind) || std::holds_alternative<DeltaLayerCall>(call.kind);
 }
 
 }  // namespace
@@ -97,13 +99,15 @@ std::vector<FusedCall> fuse(const Graph& graph, const GraphUses& uses, const Wei
 void append_extended_uses(const Graph& graph, const GraphUses& graph_uses, std::span<const FusedCall> calls,
                           std::vector<ExtendedUse>& uses) {
   for (const FusedCall& call : calls) {
-    const auto is_internal = [&](Value v) {
+    const DeltaLayerCall* layer = std::get_if<DeltaLayerCall>(&call.kind);
+    const auto is_internal = [&](const Node& n, Value v) {
       const Node* producer = graph_uses.producer(v);
+      if (layer && layer->reads_memory(n)) return false;
       return keeps_intermediates_in_registers(call) && std::ranges::find(call.nodes, producer) != call.nodes.end();
     };
     for (const Node* n : call.nodes) {
       for (Value v : n->in) {
-        if (v && !graph.info(v).is_weight() && !is_internal(v)) uses.push_back({v, call.at});
+        if (v && !graph.info(v).is_weight() && !is_internal(*n, v)) uses.push_back({v, call.at});
       }
     }
   }

@@ -40,6 +40,8 @@ struct KernelLimits {
   int64_t max_moe_down_elems = std::numeric_limits<int64_t>::max();  // inputs of all down projections of a token
   bool adds_after_combine = false;                                   // moe_combine supports an add as epilogue
   bool can_join_router = false;                                      // a gate's gemv can run a later router too
+  // Recurrent layers.
+  bool has_delta_layers = false;  // steps of several rows: gated delta rule layers from convolution to gated norm
   // Norms.
   int64_t max_residual_elems = 0;  // row length for norm + residual add in one kernel; 0: no such kernel
 };

@@ -109,4 +109,22 @@ Match match_delta_decode(const Matcher& m, const Node& delta) {
   return FusedCall{call, std::move(nodes), m.uses.index_of(delta)};
 }
 
+Match match_delta_layer(const Matcher& m, const Node& delta) {
+  Match rule = match_delta_decode(m, delta);
+  if (!rule) return {};
+  DeltaLayerCall call{.rule = std::get<DeltaDecodeCall>(rule->kind),
+                      .out = {delta.out[0]},
+                      .stores_qkv = m.max_tokens() >= kDeltaChunk};
+  const Node* norm = m.uses.only_reader(delta.out[0]);
+  const Node* gate = is_rms_norm(norm) ? m.uses.only_reader(norm->out[0]) : nullptr;
+  if (is_op(gate, Op::gated_act) && find_gated_head_norm(m, *gate) == norm && m.is_free(norm)) {
+    call.norm = norm;
+    call.gate = gate;
+    call.out = {gate->out[0]};
+    rule->nodes.insert(rule->nodes.end(), {norm, gate});
+    rule->at = m.uses.index_of(*gate);
+  }
+  return FusedCall{std::move(call), std::move(rule->nodes), rule->at};
+}
+
 }  // namespace zinc::gpu

@@ -94,18 +94,12 @@ const Node* find_packed_gate_up(const Matcher& m, const Node& n) {
 
 // ---- prologues ----
 
-// Decode: the norm over heads of a gated norm. The gate's only reader is the matmul; the head size divides a segment.
+// Decode: the norm over heads of a gated norm, whose only reader is the matmul.
 const Node* find_gated_norm(const Matcher& m, const Node& matmul, const Node& act) {
-  const Value out = act.out[0];
-  const Node* norm = m.uses.producer(act.in[1]);
-  if (!is_rms_norm(norm) || m.uses.only_reader(norm->out[0]) != &act || m.uses.only_reader(out) != &matmul ||
-      matmul.op != Op::linear || !m.is_free(&act)) {
-    return nullptr;
-  }
-  const int64_t width = m.width(out), dim = m.inner(norm->out[0]);
-  const bool divides = dim >= 8 && dim <= kSegmentElems && (dim & (dim - 1)) == 0 && width % dim == 0;
+  if (m.uses.only_reader(act.out[0]) != &matmul || matmul.op != Op::linear) return nullptr;
+  const int64_t width = m.width(act.out[0]);
   const bool fits = m.matrix(matmul).n_in == width && width <= m.limits.max_prologue_elems;
-  return divides && fits && m.width(act.in[0]) == width ? norm : nullptr;
+  return fits ? find_gated_head_norm(m, act) : nullptr;
 }
 
 // In decode the only row is the output row: matmuls read the row that `rows` would copy.
@@ -167,6 +161,14 @@ const Node* find_route(const Matcher& m, const Node& first) {
 }
 
 }  // namespace
+
+const Node* find_gated_head_norm(const Matcher& m, const Node& act) {
+  const Node* norm = m.uses.producer(act.in[1]);
+  if (!is_rms_norm(norm) || m.uses.only_reader(norm->out[0]) != &act || !m.is_free(&act)) return nullptr;
+  const int64_t width = m.width(act.out[0]), dim = m.inner(norm->out[0]);
+  const bool divides = dim >= 8 && dim <= kSegmentElems && (dim & (dim - 1)) == 0 && width % dim == 0;
+  return divides && m.width(act.in[0]) == width ? norm : nullptr;
+}
 
 bool is_row_prologue_norm(const Matcher& m, const Node* norm) {
   if (!is_rms_norm(norm) || m.uses.is_host_read(norm->out[0])) return false;

@@ -68,6 +68,9 @@ bool is_prologue_norm(const Matcher& m, const Node* norm);
 // A norm of a whole row whose readers are all matmuls; in decode it is their prologue.
 bool is_row_prologue_norm(const Matcher& m, const Node* norm);
 
+// The norm over heads that `act` gates (RMSNormGated), if nothing else reads it and the head size divides a segment.
+const Node* find_gated_head_norm(const Matcher& m, const Node& act);
+
 // The patterns; they return what the call has to be, or nothing.
 using Match = std::optional<FusedCall>;
 Match match_attention(const Matcher& m, const Node& attention);
@@ -76,6 +79,7 @@ Match match_moe_down(const Matcher& m, const Node& combine);
 Match match_matmuls(const Matcher& m, const Node& first);
 Match match_combine_add(const Matcher& m, const Node& combine);
 Match match_delta_decode(const Matcher& m, const Node& delta);
+Match match_delta_layer(const Matcher& m, const Node& delta);
 Match match_norm_residual(const Matcher& m, const Node& add);
 Match match_one_op(const Matcher& m, const Node& node);
 

@@ -35,6 +35,9 @@ class QuantizationPass {
     if (m_.max_tokens() <= m_.limits.max_q8_attention_rows)
       choose(call.out, static_cast<int>(m_.width(call.out.value)));
   }
+  void visit(DeltaLayerCall& call) {
+    if (call.gate) choose(call.out, static_cast<int>(m_.width(call.out.value)));
+  }
   // Chooses the input of matmuls.
   void visit(MoeDownCall& call) {
     const Value x = call.down->in[0];

@@ -1,101 +1,47 @@
 // Recurrent layers: short convolution and the gated delta rule, token by token.
 #include "backend/simt/delta_chunks.h"
 #include "backend/simt/quantize.h"
+#include "backend/simt/short_conv.h"
 
 namespace zinc::simt {
 
-// Grid: channels / 256, sequences, chunks of kConvTokens tokens; one thread per channel. The state is a ring buffer of
-// the last n_taps inputs, position p at p % n_taps.
+// Grid: channels / 256, sequences, chunks of kConvTokens tokens; one thread per channel.
 ZINC_KERNEL short_conv(ConvParams p) {
   launch_dependents();
   wait_dependency();
   const int c = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
   const int seq = static_cast<int>(blockIdx.y);
-  if (c >= p.n_channels || seq >= p.step.counts[kSeqs]) return;
-  const int seq_first = p.step.seq_begin[seq], seq_end = p.step.seq_begin[seq + 1];
-  const int begin = seq_first + static_cast<int>(blockIdx.z) * kConvTokens, end = min(seq_end, begin + kConvTokens);
+  if (c >= p.n_channels) return;
+  const ConvSeq tokens(p, seq);
+  const int begin = tokens.begin + static_cast<int>(blockIdx.z) * kConvTokens;
+  const int end = min(tokens.end, begin + kConvTokens);
   if (begin >= end) return;
-  const int first = p.step.positions[seq_first];
-  float* state = p.states + p.step.slots[seq] * p.slot_floats + c;
-  const auto state_at = [&](int t) -> float& {
-    return state[static_cast<long long>((first + t - seq_first) % p.n_taps) * p.n_channels];
-  };
-  const auto x = [&](int t) { return p.x[static_cast<long long>(t) * p.n_channels + c]; };
-  float weight[kMaxTaps], window[kMaxTaps];  // window: right-aligned, the newest last
-#pragma unroll
-  for (int j = 0; j < kMaxTaps; ++j) {
-    const int tap = j - (kMaxTaps - p.n_taps), t = begin - kMaxTaps + j;
-    weight[j] = tap >= 0 ? p.weight[c * p.n_taps + tap] : 0.0f;
-    window[j] = 0;
-    if (tap >= 1 && first + t - seq_first >= 0) window[j] = t >= seq_first ? x(t) : state_at(t);
-  }
-  if (begin == seq_first) {  // the block that reads the state also updates it
-    for (int t = max(seq_first, seq_end - p.n_taps); t < seq_end; ++t) state_at(t) = x(t);
-  }
+  ConvWindow<kMaxTaps> window;
+  window.load(p, tokens, c, begin);
+  if (begin == tokens.begin) tokens.store_inputs<1>(p, c);  // the block that reads the state also updates it
 #pragma unroll 4
   for (int t = begin; t < end; ++t) {
-#pragma unroll
-    for (int j = 0; j + 1 < kMaxTaps; ++j) window[j] = window[j + 1];
-    window[kMaxTaps - 1] = x(t);
-    float sum = 0;
-#pragma unroll
-    for (int j = 0; j < kMaxTaps; ++j) sum = fmaf(weight[j], window[j], sum);
-    p.out[static_cast<long long>(t) * p.n_channels + c] = sum * sigmoid(sum);
+    window.push(p.x[static_cast<long long>(t) * p.n_channels + c]);
+    p.out[static_cast<long long>(t) * p.n_channels + c] = window.result();
   }
 }
 
-// Per value head: S <- exp(a softplus(alpha + dt_bias)) S;  d = sigmoid(beta) (v - S^T k);  S <- S + k d^T;
-// out = S^T (q * q_scale). Eight lanes share a column of S: lane i has rows i, i + 8, ...; 32 columns per block.
-// Grid: column tiles, value heads, sequences.
+// Grid: tiles of 32 columns, value heads, sequences.
 template <int N>
 ZINC_DEVICE void delta_net(const DeltaParams& p) {
   launch_dependents();
   wait_dependency();
-  const int part = static_cast<int>(threadIdx.x) % 8, h = static_cast<int>(blockIdx.y);
+  const int h = static_cast<int>(blockIdx.y), seq = static_cast<int>(blockIdx.z);
   const int column = static_cast<int>(blockIdx.x) * 32 + static_cast<int>(threadIdx.x) / 8;
-  const int seq = static_cast<int>(blockIdx.z);
   if (seq >= p.step.counts[kSeqs]) return;
-  DeltaSpan span(p.step, seq);
-  span.restrict_to(p.part);
-  const int begin = span.begin, end = span.end;
-  if (begin >= end) return;
-  const bool is_in_bounds = column < p.v_dim;
-  const int k_head = p.is_cyclic ? h % p.k_heads : h / (p.v_heads / p.k_heads);
+  const DeltaSpan span(p.step, seq);
+  if (span.begin >= span.end || (p.leaves_chunked && span.n_chunks > 0)) return;
+  const bool is_in_bounds = column < p.v_dim, is_new = p.step.positions[span.begin] == 0;
   float* state = p.states + p.step.slots[seq] * p.slot_floats + static_cast<long long>(h) * p.k_dim * p.v_dim + column;
-  const bool is_new_sequence = p.step.positions[begin] == 0;
-  float S[N];
-#pragma unroll
-  for (int i = 0; i < N; ++i) {
-    const int k = i * 8 + part;
-    S[i] = k < p.k_dim && is_in_bounds && !is_new_sequence ? state[static_cast<long long>(k) * p.v_dim] : 0.0f;
-  }
-  for (long long t = begin; t < end; ++t) {
-    const float* q = p.q + (t * p.k_heads + k_head) * p.k_dim;
-    const float* key = p.k + (t * p.k_heads + k_head) * p.k_dim;
-    const float decay = expf(log_decay(p, t, h));
-    const float beta = sigmoid(p.beta[t * p.v_heads + h]);
-    const float v = is_in_bounds ? p.v[(t * p.v_heads + h) * p.v_dim + column] : 0.0f;
-    float k_part[N], s_dot_k = 0, out = 0;
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-      k_part[i] = i * 8 + part < p.k_dim ? key[i * 8 + part] : 0.0f;
-      S[i] *= decay;
-      s_dot_k = fmaf(S[i], k_part[i], s_dot_k);
-    }
-    const float delta = beta * (v - warp_sum(s_dot_k, 8));
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-      S[i] = fmaf(k_part[i], delta, S[i]);
-      out = fmaf(S[i], i * 8 + part < p.k_dim ? q[i * 8 + part] : 0.0f, out);
-    }
-    out = warp_sum(out, 8) * p.q_scale;
-    if (part == 0 && is_in_bounds) p.out[(t * p.v_heads + h) * p.v_dim + column] = out;
-  }
-#pragma unroll
-  for (int i = 0; i < N; ++i) {
-    const int k = i * 8 + part;
-    if (k < p.k_dim && is_in_bounds) state[static_cast<long long>(k) * p.v_dim] = S[i];
-  }
+  DeltaColumn<N> own;
+  own.load(p, state, is_new || !is_in_bounds);
+  own.update(p, h, column, span.begin, span.end);
+  if (is_in_bounds) own.store(p, state);
 }
 
 // ---- decode ----
@@ -128,7 +74,7 @@ struct Channel {
 // Grid: column tiles of each value head; further blocks are idle. has_exact_dims: k_dim is 8 N, and v_dim a multiple
 // of 32.
 template <int N, bool has_exact_dims>
-ZINC_DEVICE void delta_decode(const DeltaDecodeParams& params) {
+ZINC_DEVICE void delta_decode(const DeltaLayerParams& params) {
   constexpr int kColumns = 32, kChannels = (2 * 8 * N + kColumns + kThreads - 1) / kThreads;
   __shared__ __align__(16) float values[2 * 8 * N + kColumns];  // q, k, and v of the block's columns
   const DeltaParams& p = params.delta;
@@ -140,7 +86,7 @@ ZINC_DEVICE void delta_decode(const DeltaDecodeParams& params) {
   const int thread = static_cast<int>(threadIdx.x), part = thread % 8;
   const int first = (static_cast<int>(blockIdx.x) - h * n_tiles) * kColumns, column = first + thread / 8;
   const bool is_in_bounds = has_exact_dims || column < p.v_dim;
-  const int k_head = p.is_cyclic ? h % p.k_heads : h / (p.v_heads / p.k_heads), slot = p.step.slots[0];
+  const int k_head = key_head(p, h), slot = p.step.slots[0];
   const int position = p.step.positions[0], key_dim = p.k_heads * k_dim;
   float* state = p.states + slot * p.slot_floats + static_cast<long long>(h) * k_dim * p.v_dim + column;
   float* conv = params.conv.states + slot * p.slot_floats;
@@ -205,9 +151,9 @@ ZINC_DEVICE void delta_decode(const DeltaDecodeParams& params) {
   }
 }
 
-ZINC_KERNEL_2_PER_SM delta_decode_128(__grid_constant__ const DeltaDecodeParams p) { delta_decode<16, true>(p); }
-ZINC_KERNEL_2_PER_SM delta_decode_upto_128(__grid_constant__ const DeltaDecodeParams p) { delta_decode<16, false>(p); }
-ZINC_KERNEL_2_PER_SM delta_decode_upto_256(__grid_constant__ const DeltaDecodeParams p) { delta_decode<32, false>(p); }
+ZINC_KERNEL_2_PER_SM delta_decode_128(__grid_constant__ const DeltaLayerParams p) { delta_decode<16, true>(p); }
+ZINC_KERNEL_2_PER_SM delta_decode_upto_128(__grid_constant__ const DeltaLayerParams p) { delta_decode<16, false>(p); }
+ZINC_KERNEL_2_PER_SM delta_decode_upto_256(__grid_constant__ const DeltaLayerParams p) { delta_decode<32, false>(p); }
 
 ZINC_KERNEL delta_net_128(DeltaParams p) { delta_net<16>(p); }
 ZINC_KERNEL delta_net_256(DeltaParams p) { delta_net<32>(p); }

@@ -24,20 +24,6 @@ struct PreparedChunk {
   }
 };
 
-ZINC_DEVICE int key_head(const DeltaParams& p, int h) {
-  return p.is_cyclic ? h % p.k_heads : h / (p.v_heads / p.k_heads);
-}
-
-// The first token of a chunk, numbered over all sequences; -1: no such chunk.
-ZINC_DEVICE int find_chunk(const Step& step, int chunk) {
-  for (int seq = 0; seq < step.counts[kSeqs]; ++seq) {
-    const DeltaSpan span(step, seq);
-    if (chunk < span.n_chunks) return span.chunk_begin + chunk * kChunk;
-    chunk -= span.n_chunks;
-  }
-  return -1;
-}
-
 ZINC_DEVICE float4 load_4(const float* ptr) { return *reinterpret_cast<const float4*>(ptr); }
 ZINC_DEVICE float dot_4(const float4& a, const float4& b, float sum) {
   return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum))));
@@ -113,7 +99,7 @@ ZINC_KERNEL delta_prepare(__grid_constant__ const DeltaParams p) {
     smem.q[i / p.k_dim][i % p.k_dim] = p.q[offset];
   }
   if (thread < kChunk) {
-    smem.log_decay[thread] = log_decay(p, first + thread, h);
+    smem.log_decay[thread] = log_decay(p, p.alpha[(first + thread) * p.v_heads + h], h);
     smem.betas[thread] = sigmoid(p.beta[(first + thread) * p.v_heads + h]);
   }
   __syncthreads();
@@ -256,27 +242,11 @@ ZINC_DEVICE void update_state(const DeltaParams& p, ChunkSmem& smem, const float
   }
 }
 
-// Grid: tiles of columns, value heads, sequences.
-extern "C" __global__ void __launch_bounds__(256, 1) delta_chunks(__grid_constant__ const DeltaParams p) {
-  extern __shared__ float4 shared[];
-  ChunkSmem& smem = *reinterpret_cast<ChunkSmem*>(shared);
-  launch_dependents();
-  wait_dependency();
-  const int first = static_cast<int>(blockIdx.x) * kDeltaColumns, h = static_cast<int>(blockIdx.y);
-  const int seq = static_cast<int>(blockIdx.z), thread = static_cast<int>(threadIdx.x);
-  if (seq >= p.step.counts[kSeqs]) return;
-  const DeltaSpan span(p.step, seq);
-  if (span.n_chunks == 0) return;
-  int first_chunk = 0;
-  for (int s = 0; s < seq; ++s) first_chunk += DeltaSpan(p.step, s).n_chunks;
+// Scans the chunks of a sequence, whose state is in shared memory. Ends with a barrier.
+ZINC_DEVICE void scan_chunks(const DeltaParams& p, const DeltaSpan& span, int first_chunk, int h, int first,
+                             ChunkSmem& smem) {
   const ThreadTile lane;
-  float* state = p.states + p.step.slots[seq] * p.slot_floats + static_cast<long long>(h) * p.k_dim * p.v_dim + first;
-  const bool is_new_sequence = p.step.positions[span.chunk_begin] == 0;
-  for (int i = thread; i < kMaxDim * kDeltaColumns; i += kThreads) {
-    const int k = i / kDeltaColumns, column = i % kDeltaColumns;
-    const bool is_in_bounds = k < p.k_dim && first + column < p.v_dim;
-    smem.state[k][column] = is_in_bounds && !is_new_sequence ? state[static_cast<long long>(k) * p.v_dim + column] : 0.0f;
-  }
+  const int thread = static_cast<int>(threadIdx.x);
   const long long row = static_cast<long long>(p.k_heads) * p.k_dim;
   const auto chunk_rows = [&](const float* rows, int chunk) {
     return rows + static_cast<long long>(span.chunk_begin + chunk * kChunk) * row + key_head(p, h) * p.k_dim;
@@ -319,9 +289,34 @@ extern "C" __global__ void __launch_bounds__(256, 1) delta_chunks(__grid_constan
     __syncthreads();
     fetch_k(c + 1);
   }
-  for (int i = thread; i < p.k_dim * kDeltaColumns; i += kThreads) {
-    const int k = i / kDeltaColumns, column = i % kDeltaColumns;
-    if (first + column < p.v_dim) state[static_cast<long long>(k) * p.v_dim + column] = smem.state[k][column];
+}
+
+// The sequences with full chunks, and those of their tokens that are in none. Grid: tiles of columns, value heads,
+// sequences; a block takes further sequences in turn.
+extern "C" __global__ void __launch_bounds__(256, 1) delta_chunks(__grid_constant__ const DeltaParams p) {
+  extern __shared__ float4 shared[];
+  ChunkSmem& smem = *reinterpret_cast<ChunkSmem*>(shared);
+  launch_dependents();
+  wait_dependency();
+  const int first = static_cast<int>(blockIdx.x) * kDeltaColumns, h = static_cast<int>(blockIdx.y);
+  const int own_column = static_cast<int>(threadIdx.x) / 8, column = first + own_column;
+  const bool is_in_bounds = column < p.v_dim;
+  for (int n = static_cast<int>(blockIdx.z);; n += static_cast<int>(gridDim.z)) {
+    const ChunkedSeq found = find_chunked_seq(p.step, n);
+    if (found.seq < 0) return;
+    const DeltaSpan span(p.step, found.seq);
+    float* state =
+        p.states + p.step.slots[found.seq] * p.slot_floats + static_cast<long long>(h) * p.k_dim * p.v_dim + column;
+    DeltaColumn<kMaxDim / 8> own;
+    own.load(p, state, p.step.positions[span.begin] == 0 || !is_in_bounds);
+    own.update(p, h, column, span.begin, span.chunk_begin);
+#pragma unroll
+    for (int i = 0; i < kMaxDim / 8; ++i) smem.state[own.row(i)][own_column] = own.S[i];
+    scan_chunks(p, span, found.first_chunk, h, first, smem);
+#pragma unroll
+    for (int i = 0; i < kMaxDim / 8; ++i) own.S[i] = smem.state[own.row(i)][own_column];
+    own.update(p, h, column, span.chunk_end(), span.end);
+    if (is_in_bounds) own.store(p, state);
   }
 }
 

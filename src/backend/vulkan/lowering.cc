@@ -151,6 +151,11 @@ Status Lowering::lower(const gpu::NormResidualCall&) {
   return fail(ErrorCode::unsupported, "the vulkan backend has no kernel for a norm with the residual add");
 }
 
+// KernelLimits::has_delta_layers is false: likewise.
+Status Lowering::lower(const gpu::DeltaLayerCall&) {
+  return fail(ErrorCode::unsupported, "the vulkan backend has no kernel for a gated delta rule layer of several rows");
+}
+
 Status Lowering::emit_copy(const gpu::RowCopy& copy, shader::CopyParams& params, int64_t n_elems,
                            const Accesses& accesses) {
   params.from = at(copy.from);

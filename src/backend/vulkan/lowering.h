@@ -95,6 +95,7 @@ class Lowering final : public gpu::StepLowering<Lowering, ShaderKernels> {
   Status lower(const gpu::MatmulCall& call);
   Status lower(const gpu::MoeDownCall& call);
   Status lower(const gpu::DeltaDecodeCall& call);
+  Status lower(const gpu::DeltaLayerCall& call);
 
   struct Size {
     int64_t x = 1, y = 1, z = 1;

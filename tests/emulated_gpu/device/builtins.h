@@ -128,6 +128,10 @@ template <class T>
 T __ldcs(const T* at) {
   return *at;
 }
+template <class T>
+void __stcs(T* at, T x) {
+  *at = x;
+}
 template <class T, class U>
 T atomicAdd(T* at, U by) {
   const T before = *at;

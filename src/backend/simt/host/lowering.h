@@ -54,11 +54,15 @@ class Lowering final : public gpu::StepLowering<Lowering, SimtKernels> {
   Status lower(const gpu::MatmulCall& call);
   Status lower(const gpu::MoeDownCall& call);
   Status lower(const gpu::DeltaDecodeCall& call);
+  Status lower(const gpu::DeltaLayerCall& call);
   Status lower_rope_tables();
 
   simt::DeltaParams delta_params(const Node& n) const;
   simt::ConvParams conv_params(const Node& n) const;
-  Status lower_delta_chunks(simt::DeltaParams params, const char* scan_kernel);
+  simt::DeltaLayerParams layer_params(const gpu::DeltaDecodeCall& call) const;
+  bool can_scan_chunks(const simt::DeltaParams& params) const;
+  Status lower_delta_chunks(const simt::DeltaParams& params);
+  Status lower_delta_finish(const gpu::DeltaLayerCall& call, const simt::ConvParams& conv);
 
   struct GemvLaunch;
   struct GemvPrologue;

@@ -65,6 +65,7 @@ gpu::KernelLimits kernel_limits(const DeviceLimits& device, int max_tokens) {
           .max_experts_used = simt::kMaxExpertsUsed,
           .max_experts = simt::kMaxExperts,
           .can_join_router = true,
+          .has_delta_layers = true,
           .max_residual_elems = int64_t{simt::kMaxResidualSegments} * simt::kWarps * simt::kSegmentElems};
 }
 

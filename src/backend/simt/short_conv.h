@@ -1,0 +1,77 @@
+// A channel of a short convolution. The state is a ring buffer of the last n_taps inputs, position p at p % n_taps.
+#pragma once
+
+#include "backend/simt/device_common.h"
+
+namespace zinc::simt {
+
+// A sequence's tokens in the step and its state.
+struct ConvSeq {
+  int begin, end, position, slot;  // position: of the first token
+  float* states;
+
+  // A sequence that the step does not have has no tokens. The loads do not wait for each other.
+  ZINC_DEVICE ConvSeq(const ConvParams& p, int seq) {
+    const int n_seqs = p.step.counts[kSeqs], next = p.step.seq_begin[seq + 1];
+    slot = p.step.slots[seq];
+    begin = p.step.seq_begin[seq];
+    end = seq < n_seqs ? next : begin;
+    position = begin < end ? p.step.positions[begin] : 0;
+    states = p.states + slot * p.slot_floats;
+  }
+  ZINC_DEVICE float& state_at(const ConvParams& p, int n_taps, int c, int t) const {
+    return states[static_cast<long long>((position + t - begin) % n_taps) * p.n_channels + c];
+  }
+  // Updates the state of n channels, kThreads apart. REQUIRES: no other thread reads it any more.
+  template <int n>
+  ZINC_DEVICE void store_inputs(const ConvParams& p, int c) const {
+    for (int t = max(begin, end - p.n_taps); t < end; ++t) {
+      float x[n];
+#pragma unroll
+      for (int i = 0; i < n; ++i) {
+        if (c + i * kThreads < p.n_channels) x[i] = p.x[static_cast<long long>(t) * p.n_channels + c + i * kThreads];
+      }
+#pragma unroll
+      for (int i = 0; i < n; ++i) {
+        if (c + i * kThreads < p.n_channels) state_at(p, p.n_taps, c + i * kThreads, t) = x[i];
+      }
+    }
+  }
+};
+
+// The last inputs of a channel, right-aligned: the newest last. REQUIRES: n_taps <= kTaps,
+// is_exact: equal.
+template <int kTaps, bool is_exact = false>
+struct ConvWindow {
+  float weight[kTaps], window[kTaps];
+
+  // Inputs before token t. Those of the step are read only if t is not the first token.
+  ZINC_DEVICE void load(const ConvParams& p, const ConvSeq& seq, int c, int t) {
+    const int n_taps = is_exact ? kTaps : p.n_taps;
+#pragma unroll
+    for (int j = 0; j < kTaps; ++j) {
+      const int tap = j - (kTaps - n_taps), past = t - kTaps + j;
+      weight[j] = tap >= 0 ? p.weight[c * n_taps + tap] : 0.0f;
+      window[j] = 0;
+      if (tap >= 1 && seq.position + past - seq.begin >= 0) {
+        window[j] =
+            past >= seq.begin ? p.x[static_cast<long long>(past) * p.n_channels + c] : seq.state_at(p, n_taps, c, past);
+      }
+    }
+  }
+  // The input of the next token.
+  ZINC_DEVICE void push(float x) {
+#pragma unroll
+    for (int j = 0; j + 1 < kTaps; ++j) window[j] = window[j + 1];
+    window[kTaps - 1] = x;
+  }
+  // The newest token's.
+  ZINC_DEVICE float result() const {
+    float sum = 0;
+#pragma unroll
+    for (int j = 0; j < kTaps; ++j) sum = fmaf(weight[j], window[j], sum);
+    return sum * sigmoid(sum);
+  }
+};
+
+}  // namespace zinc::simt
