@@ -61,7 +61,7 @@ def jobs_of(parts, options):
     build, backend = options.build, options.backend
     cases = f"All/Conformance.*/{backend}_*"
     if backend == "cuda":
-        cases += ":GpuTest.*:Device*:*GemmSmall*:*DeltaLayer*"
+        cases += ":GpuTest.*:Device*:*GemmSmall*:*DeltaLayer*:*MoeKernels*"
     others = f"-*{backend}_llvmpipe*:*{backend}_emulated*"
     all_jobs = [
         *shards("steps", build / "step_test", f"*/{backend}_*{others}", 6),

@@ -34,7 +34,7 @@ using zinc::emulated::run_launches;
 namespace {
 
 constexpr Code kInvalidValue = 1, kInvalidContext = 201, kNotFound = 500, kNotWhileCapturing = 900;
-constexpr int kMultiprocessors = 6, kDriverVersion = 13000, kMaxCluster = 2;
+constexpr int kMultiprocessors = 6, kDriverVersion = 13000, kMaxCluster = 8;
 constexpr size_t kMemory = size_t{8} << 30;
 constexpr unsigned kPlainShared = 48 << 10;  // more needs an opt-in (cuFuncSetAttribute)
 

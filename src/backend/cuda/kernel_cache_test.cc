@@ -71,7 +71,7 @@ void append_gemm_small(const gpu::PanelFormat& format, std::vector<KernelProgram
 // on GPUs with large shared memory, gemm_small on those with bulk copies.
 std::vector<KernelProgram> programs(bool every_format, bool has_decode_kernels, bool has_bulk_copies) {
   std::vector<KernelProgram> all;
-  for (const char* file : {"row_ops", "moe", "sample", "recurrent", "recurrent_chunks", "delta_layer", "peaks"}) {
+  for (const char* file : {"row_ops", "sample", "recurrent", "recurrent_chunks", "delta_layer", "peaks"}) {
     all.push_back({file, ""});
   }
   for (const std::string_view kv_format : simt::host::kv_format_names()) {
@@ -86,6 +86,11 @@ std::vector<KernelProgram> programs(bool every_format, bool has_decode_kernels, 
   }
   all.push_back({"attention_decode", "", kAttendWindow, "q8_0"});
   all.push_back({"norm_residual", "", "inline constexpr int kResidualSegments = 3;"});
+  for (const int n : {1, 2, 4})
+    all.push_back({"combine", "", fmt::format("inline constexpr int kCombineSegments = {};", n)});
+  for (const simt::RouteShape& shape : {simt::RouteShape{256, 8, 1}, {1024, 32, 0}}) {
+    all.push_back({"moe", "", simt::host::shape_definition("RouteShape", shape)});
+  }
   for (const std::string& shape : {kGatedHeads, kQuantized, kResidualGlu}) all.push_back({"gemv", "q4_k", shape});
   for (const std::string& shape : {kRoutedExperts, kSelectedExperts}) all.push_back({"gemv_experts", "q4_k", shape});
   for (const std::string& shape : {kRoutedDown, kQuantizedDown}) all.push_back({"gemv_moe_down", "q4_k", shape});

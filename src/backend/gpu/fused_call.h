@@ -68,11 +68,16 @@ struct ElementwiseCall {
 struct RouteCall {
   const Node* node;
 };
+// The weighted sum of experts. Epilogues, in this order: the gated shared expert is added, the residual is, the sum is
+// normed.
 struct CombineCall {
   const Node* node;
-  const Node* add = nullptr;  // epilogue: the add of `addend`
+  const Node *shared_act = nullptr, *shared_add = nullptr;
+  const Node* add = nullptr;  // of `addend`
   Value addend = {};
-  Value out() const { return (add ? add : node)->out[0]; }
+  const Node* norm = nullptr;  // of out(), into `normed`
+  Output normed = {};
+  Value out() const { return (add ? add : shared_add ? shared_add : node)->out[0]; }
 };
 struct ShortConvCall {
   const Node* node;

@@ -15,21 +15,21 @@ struct Row {
 
 bool always(const Matcher&) { return true; }
 bool in_decode(const Matcher& m) { return m.is_decode; }
-bool can_add_after_combine(const Matcher& m) { return m.limits.adds_after_combine; }
+bool can_add_after_combine(const Matcher& m) { return m.limits.adds_after_combine || m.limits.max_combine_elems > 0; }
 bool has_delta_layers(const Matcher& m) { return !m.is_decode && m.limits.has_delta_layers; }
 bool has_norm_residual(const Matcher& m) { return m.limits.max_residual_elems > 0; }
 
 // In order of priority. A new fused kernel is a row here, a kind in fused_call.h and its lowering in each backend.
 constexpr std::array<Row, 9> kTable = {{
-    {Op::attention, in_decode, match_attention_decode},           // with norms, RoPE and output gate
-    {Op::attention, always, match_attention},                     // with norms and RoPE
-    {Op::moe_combine, in_decode, match_moe_down},                 // down projections, weighted sum, residual
-    {Op::linear, always, match_matmuls},                          // of one input
-    {Op::moe_linear, always, match_matmuls},                      // of one input
-    {Op::moe_combine, can_add_after_combine, match_combine_add},  // weighted sum, residual
-    {Op::delta_net, in_decode, match_delta_decode},               // with convolution
-    {Op::delta_net, has_delta_layers, match_delta_layer},         // with convolution and gated norm
-    {Op::add, has_norm_residual, match_norm_residual},            // norms and residual
+    {Op::attention, in_decode, match_attention_decode},       // with norms, RoPE and output gate
+    {Op::attention, always, match_attention},                 // with norms and RoPE
+    {Op::moe_combine, in_decode, match_moe_down},             // down projections, weighted sum, residual
+    {Op::linear, always, match_matmuls},                      // of one input
+    {Op::moe_linear, always, match_matmuls},                  // of one input
+    {Op::moe_combine, can_add_after_combine, match_combine},  // weighted sum, shared expert, residual, norm
+    {Op::delta_net, in_decode, match_delta_decode},           // with convolution
+    {Op::delta_net, has_delta_layers, match_delta_layer},     // with convolution and gated norm
+    {Op::add, has_norm_residual, match_norm_residual},        // norms and residual
 }};
 
 void match_table(Matcher& m) {

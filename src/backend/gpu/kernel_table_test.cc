@@ -47,7 +47,13 @@ struct Name {
   }
   std::string operator()(const MoeDownCall& c) const { return c.add ? "moe_down with add" : "moe_down"; }
   std::string operator()(const RouteCall&) const { return "route"; }
-  std::string operator()(const CombineCall& c) const { return c.add ? "combine with add" : "combine"; }
+  std::string operator()(const CombineCall& c) const {
+    std::string text = "combine";
+    if (c.shared_add) text += " with shared expert";
+    if (c.add) text += " with add";
+    if (c.norm) text += c.normed.q8 ? " with norm to q8" : " with norm";
+    return text;
+  }
   std::string operator()(const auto&) const { return "other"; }
 };
 
@@ -266,6 +272,42 @@ TEST_F(KernelTable, in_a_large_step_the_router_is_a_kernel_and_the_sum_takes_the
   EXPECT_EQ(names(moe(embedded()), kernels, kPrefill),
             (Names{"norm to q8", "matmul 1", "route", "matmul 2 of q8 with act", "quantize", "matmul 1 of q8",
                    "combine with add"}));
+}
+
+// A kernel that takes the shared expert, the residual and the next norm; the shared expert's own matmuls stay.
+TEST_F(KernelTable, the_sum_of_experts_takes_the_shared_expert_the_residual_and_the_next_norm) {
+  const auto build = [&](Value x) {
+    const Value h = norm(x, "norm"), gate = g_.linear(h, f16("shared_gate", 1)), shared = g_.linear(h, q8("shared"));
+    const GraphBuilder::Route route = g_.moe_route(g_.linear(h, f16("router", 8)), {.n_used = 2});
+    const Value sum = g_.moe_combine(g_.moe_linear(h, {experts("down")}, route.ids), route.weights);
+    const Value out = g_.add(x, g_.add(sum, g_.gated_act(Act::sigmoid, gate, shared)));
+    return g_.add(out, g_.linear(norm(out, "next"), q8("last")));
+  };
+  KernelLimits kernels = limits();
+  kernels.max_combine_elems = kDim;
+  EXPECT_EQ(
+      names(build(embedded()), kernels, kPrefill),
+      (std::vector<std::string>{"norm to q8", "matmul 2", "matmul 1 of q8", "route", "matmul 1 of q8",
+                                "combine with shared expert with add with norm to q8", "matmul 1 of q8 with add"}));
+}
+
+TEST_F(KernelTable, a_longer_row_of_the_sum_of_experts_takes_only_the_residual) {
+  KernelLimits kernels = limits();
+  kernels.max_combine_elems = kDim - 1;
+  const Value out = moe(embedded());
+  const std::vector<std::string> all = names(g_.add(out, g_.linear(norm(out, "next"), q8("last"))), kernels, kPrefill);
+  EXPECT_EQ((std::vector<std::string>{all.end() - 3, all.end()}),
+            (std::vector<std::string>{"combine with add", "norm to q8", "matmul 1 of q8 with add"}));
+}
+
+TEST_F(KernelTable, a_norm_that_is_not_the_first_reader_of_the_sum_of_experts_runs_alone) {
+  KernelLimits kernels = limits();
+  kernels.max_combine_elems = kDim;
+  const Value out = moe(embedded()), first = g_.scale(out, 2);
+  const std::vector<std::string> all =
+      names(g_.add(first, g_.linear(norm(out, "next"), q8("last"))), kernels, kPrefill);
+  EXPECT_EQ(std::ranges::count(all, "combine with add"), 1);
+  EXPECT_EQ(std::ranges::count(all, "norm to q8"), 2);
 }
 
 }  // namespace

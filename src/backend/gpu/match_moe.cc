@@ -12,15 +12,19 @@ bool is_free_sum(const Matcher& m, const Node* add, Value result) {
   return !is_op(producer, Op::linear) || m.uses.only_reader(other) != add;
 }
 
+// The gated_act of a shared expert, which only `add` reads, beside the sum of the routed ones; nullptr: none.
+const Node* find_shared_act(const Matcher& m, const Node& add, Value routed) {
+  const Value other = other_operand(m, add, routed);
+  const Node* act = m.uses.producer(other);
+  const bool is_shared = is_op(act, Op::gated_act) && m.uses.only_reader(other) == &add &&
+                         act->as<GatedActParams>().act == Act::sigmoid && m.width(act->in[0]) == 1;
+  return is_shared && m.is_free(act) ? act : nullptr;
+}
+
 // The shared expert, if its down matrix has the format and shape of the routed ones: `add` adds it to their sum.
 void find_shared_expert(const Matcher& m, const Node& add, MoeDownCall& call) {
-  const Value other = other_operand(m, add, call.combine->out[0]);
-  const Node* act = m.uses.producer(other);
-  if (!is_op(act, Op::gated_act) || m.uses.only_reader(other) != &add ||
-      act->as<GatedActParams>().act != Act::sigmoid || m.width(act->in[0]) != 1) {
-    return;
-  }
-  const Node* shared = m.uses.producer(act->in[1]);
+  const Node* act = find_shared_act(m, add, call.combine->out[0]);
+  const Node* shared = act ? m.uses.producer(act->in[1]) : nullptr;
   if (!is_op(shared, Op::linear) || shared->in[2] || m.uses.only_reader(act->in[1]) != act) return;
   const DeviceMatrix &a = m.matrix(*call.down), &b = m.matrix(*shared);
   if (a.format != b.format || a.n_in != b.n_in || a.n_out != b.n_out) return;
@@ -41,6 +45,23 @@ void find_adds(const Matcher& m, MoeDownCall& call) {
   }
   call.add = add;
   call.addend = other_operand(m, *add, result);
+}
+
+// The add that is the only reader of a value, if no other call has it.
+const Node* find_free_add(const Matcher& m, Value v) {
+  const Node* add = m.uses.only_reader(v);
+  return is_op(add, Op::add) && m.is_free(add) && !m.uses.is_same(add->in[0], add->in[1]) ? add : nullptr;
+}
+
+// The RMS norm of a row that is its first reader.
+const Node* find_next_norm(const Matcher& m, Value row) {
+  for (const Node* norm : m.uses.readers(row)) {
+    if (!is_rms_norm(norm) || !m.is_free(norm) || m.inner(norm->out[0]) != m.width(row)) continue;
+    const int at = m.uses.index_of(*norm);
+    const auto is_later = [&](const Node* r) { return r == norm || m.position(*r) > at; };
+    if (std::ranges::all_of(m.uses.readers(row), is_later)) return norm;
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -64,11 +85,27 @@ Match match_moe_down(const Matcher& m, const Node& combine) {
   return FusedCall{std::move(call), std::move(nodes), at};
 }
 
-Match match_combine_add(const Matcher& m, const Node& combine) {
-  const Node* add = m.uses.only_reader(combine.out[0]);
-  if (!is_op(add, Op::add) || !m.is_free(add) || m.uses.is_same(add->in[0], add->in[1])) return {};
-  return FusedCall{
-      CombineCall{&combine, add, other_operand(m, *add, combine.out[0])}, {&combine, add}, m.uses.index_of(*add)};
+Match match_combine(const Matcher& m, const Node& combine) {
+  CombineCall call{.node = &combine};
+  const bool fits = m.width(combine.out[0]) <= m.limits.max_combine_elems;
+  const Node* add = find_free_add(m, call.out());
+  if (const Node* act = add && fits ? find_shared_act(m, *add, call.out()) : nullptr) {
+    call.shared_act = act;
+    call.shared_add = add;
+    add = find_free_add(m, call.out());
+  }
+  if (add) {
+    call.addend = other_operand(m, *add, call.out());
+    call.add = add;
+  }
+  if (add && fits) call.norm = find_next_norm(m, call.out());
+  if (call.norm) call.normed = {call.norm->out[0]};
+  std::vector<const Node*> nodes;
+  for (const Node* n : {call.node, call.shared_act, call.shared_add, call.add, call.norm}) {
+    if (n) nodes.push_back(n);
+  }
+  const int at = m.uses.index_of(*nodes.back());
+  return FusedCall{std::move(call), std::move(nodes), at};
 }
 
 }  // namespace zinc::gpu

@@ -77,7 +77,7 @@ Match match_attention(const Matcher& m, const Node& attention);
 Match match_attention_decode(const Matcher& m, const Node& attention);
 Match match_moe_down(const Matcher& m, const Node& combine);
 Match match_matmuls(const Matcher& m, const Node& first);
-Match match_combine_add(const Matcher& m, const Node& combine);
+Match match_combine(const Matcher& m, const Node& combine);
 Match match_delta_decode(const Matcher& m, const Node& delta);
 Match match_delta_layer(const Matcher& m, const Node& delta);
 Match match_norm_residual(const Matcher& m, const Node& add);

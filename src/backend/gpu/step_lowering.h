@@ -150,21 +150,9 @@ class StepLowering {
   }
 
   Status lower(const CombineCall& call) {
-    const Node& n = *call.node;
-    const Value out = call.out();
-    typename Kernels::Combine params{};
-    params.x = at(n.in[0]);
-    params.weights = at(n.in[1]);
-    params.out = at(out);
-    params.n_rows = self().n_rows(out);
-    params.n_experts_used = static_cast<int>(width(n.in[1]));
-    params.dim = static_cast<int>(width(out));
-    Accesses accesses{{range_of(n.in[0]), range_of(n.in[1])}, {range_of(out)}};
-    if constexpr (requires { params.residual; }) {  // KernelLimits::adds_after_combine
-      params.residual = at(call.addend);
-      if (call.add) accesses.reads.push_back(range_of(call.addend));
-    }
-    return self().emit_threads("moe_combine", params, int64_t{max_rows(out)} * params.dim, accesses);
+    Accesses accesses;
+    const typename Kernels::Combine params = combine_params(call, accesses);
+    return self().emit_threads("moe_combine", params, int64_t{max_rows(call.out())} * params.dim, accesses);
   }
 
   // ---- parameters of other calls ----
@@ -177,6 +165,23 @@ class StepLowering {
     if (!out.q8) return;
     self().fill_q8(*out.q8, out.value, params);
     accesses.writes.push_back(range_of(*out.q8));
+  }
+
+  // The weighted sum of experts and the residual add.
+  typename Kernels::Combine combine_params(const CombineCall& call, Accesses& accesses) const {
+    const Node& n = *call.node;
+    const Value out = call.out();
+    typename Kernels::Combine params{};
+    params.x = at(n.in[0]);
+    params.weights = at(n.in[1]);
+    params.residual = at(call.addend);
+    params.out = at(out);
+    params.n_rows = self().n_rows(out);
+    params.n_experts_used = static_cast<int>(width(n.in[1]));
+    params.dim = static_cast<int>(width(out));
+    accesses = {{range_of(n.in[0]), range_of(n.in[1])}, {range_of(out)}};
+    if (call.add) accesses.reads.push_back(range_of(call.addend));
+    return params;
   }
 
   // The input of a matmul with its norm, its experts, its matrices and its epilogue.

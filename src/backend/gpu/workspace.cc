@@ -65,6 +65,7 @@ void Workspace::find_quantized() {
     std::visit(
         [&](const auto& kind) {
           if constexpr (requires { kind.out.q8; }) add_use(kind.out.q8, call.at);
+          if constexpr (requires { kind.normed.q8; }) add_use(kind.normed.q8, call.at);
           if constexpr (requires { kind.q8; }) add_use(kind.q8, call.at);
           if constexpr (requires { kind.to.block; }) add_use(kind.to, call.at);
         },

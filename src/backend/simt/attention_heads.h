@@ -87,16 +87,4 @@ ZINC_DEVICE float merge_row_chunks(const AttentionParams& p, const float* chunks
   return result * final_factor(all, p.sinks, head);
 }
 
-// Whether this block is the last of n to arrive; it then sees the others' writes.
-ZINC_DEVICE bool is_last_block(int* counter, int n) {
-  __shared__ int is_last;
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    is_last = atomic_inc_acq_rel(counter) == n - 1;
-    if (is_last) *counter = 0;
-  }
-  __syncthreads();
-  return is_last;
-}
-
 }  // namespace zinc::simt

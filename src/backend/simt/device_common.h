@@ -51,6 +51,18 @@ ZINC_DEVICE float neg_inf() { return __int_as_float(0xFF800000); }
 
 ZINC_DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
+// Whether this block is the last of n to arrive; it then sees the others' writes.
+ZINC_DEVICE bool is_last_block(int* counter, int n) {
+  __shared__ int is_last;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    is_last = atomic_inc_acq_rel(counter) == n - 1;
+    if (is_last) *counter = 0;
+  }
+  __syncthreads();
+  return is_last;
+}
+
 // Looks up the low four nibbles of `nibbles` in a table of 16 bytes.
 ZINC_DEVICE u32 lookup_4(const u32 (&table)[4], u32 nibbles) {
   const u32 selectors = nibbles & 0x7777u;

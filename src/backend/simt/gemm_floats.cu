@@ -1,6 +1,8 @@
-// out[t, o] = sum_k x[t, k] * weight[o, k] for floating-point weights and many tokens: tiles of 64 by 64 in shared
-// memory, 16 outputs per thread. Sequential FMA over a segment, segments in order, so results are bit-identical to
-// linear.cu. A program of this file begins with one format/<f>.h.
+// out[t, o] = sum_k x[t, k] * weight[o, k] for floating-point weights, without tensor cores. A program of this file begins
+// with one format/<f>.h.
+// A block has one panel of weights (a lane per row) by up to 64 columns (activation rows), which its warps share. The
+// blocks of a cluster split the K segments and send each segment's sums to the block that owns the column. Sequential FMA
+// over a segment, segments in order, so results are bit-identical to linear.cu and gemv.cu.
 #include "backend/simt/device_common.h"
 
 namespace zinc::simt {
@@ -8,129 +10,208 @@ namespace zinc::simt {
 using F = WeightFormat;
 constexpr int kSegmentBytes = kPanelRows * kSegmentGroups * F::kGroupBytes;
 constexpr int kPieces = kGroupElems / F::kPieceElems;  // of a row's group
-constexpr int kLoads = kFloatTile * kPieces / kThreads;
-constexpr int kFloatStride = kFloatTile + 4;
+constexpr int kStageWeightBytes = kSegmentBytes / kFloatSegmentStages;
 
+// Half a segment: weights as in memory, then the columns' inputs.
+template <int n_columns>
+struct FloatStage {
+  uint4 weights[kStageWeightBytes / 16];
+  float x[n_columns][kFloatStageElems];
+};
+
+// The block's panel and columns, and its segments: every n_splits-th one.
 struct FloatTile {
-  const Matrix* matrix;
-  int part, first_row, first_token, n_tokens;
-};
+  int part, panel, rank, first_column, n_columns, n_stages;
 
-// A group of 32 inputs of both operands, in registers on the way to shared memory.
-struct Group {
-  uint4 weights[kLoads];
-  float4 x[2];
-
-  ZINC_DEVICE void load(const LinearParams& p, const FloatTile& tile, int segment, int g) {
-    const Matrix& matrix = *tile.matrix;
-    const int thread = static_cast<int>(threadIdx.x), n_panels = (matrix.n_out + kPanelRows - 1) / kPanelRows;
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
-      const int row = (i * kThreads + thread) % kFloatTile, j = (i * kThreads + thread) / kFloatTile;
-      const int panel = min((tile.first_row + row) / kPanelRows, n_panels - 1);
-      const u8* from = matrix.bytes + panel * matrix.panel_bytes + static_cast<long long>(segment) * kSegmentBytes;
-      weights[i] = float_piece<F>(from, row % kPanelRows, g, j);
+  ZINC_DEVICE explicit FloatTile(const LinearParams& p)
+      : part(0),
+        panel(static_cast<int>(blockIdx.x) / p.n_splits),
+        rank(static_cast<int>(blockIdx.x) % p.n_splits),
+        first_column(0),
+        n_columns(0) {
+    for (; part + 1 < p.n_parts; ++part) {
+      const int n_panels = (p.parts[part].n_out + kPanelRows - 1) / kPanelRows;
+      if (panel < n_panels) break;
+      panel -= n_panels;
     }
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int token = (i * kThreads + thread) / 8, k = segment * kSegmentElems + g * kGroupElems + thread % 8 * 4;
-      const int row = tile.first_token + min(token, tile.n_tokens - 1);
-      const float* from = p.x + static_cast<long long>(row) * matrix.n_in;
-      if (matrix.n_in % 4 == 0) {
-        x[i] = k < matrix.n_in ? *reinterpret_cast<const float4*>(from + k) : make_float4(0, 0, 0, 0);
-      } else {
-        const auto input = [&](int e) { return e < matrix.n_in ? from[e] : 0.0f; };
-        x[i] = make_float4(input(k), input(k + 1), input(k + 2), input(k + 3));
-      }
-    }
+    n_stages = (p.parts[part].n_segments - rank + p.n_splits - 1) / p.n_splits * kFloatSegmentStages;
   }
-  ZINC_DEVICE void store(float (*smem_weights)[kFloatStride], float (*smem_x)[kFloatStride]) const {
-    const int thread = static_cast<int>(threadIdx.x);
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
-      const int row = (i * kThreads + thread) % kFloatTile, j = (i * kThreads + thread) / kFloatTile;
-#pragma unroll
-      for (int e = 0; e < F::kPieceElems; ++e) {
-        smem_weights[j * F::kPieceElems + e][row] = F::element(weights[i], e);
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int token = (i * kThreads + thread) / 8, k = thread % 8 * 4;
-      smem_x[k][token] = x[i].x;
-      smem_x[k + 1][token] = x[i].y;
-      smem_x[k + 2][token] = x[i].z;
-      smem_x[k + 3][token] = x[i].w;
-    }
+  ZINC_DEVICE int segment(const LinearParams& p, int stage) const {
+    return rank + stage / kFloatSegmentStages * p.n_splits;
+  }
+  // Quant groups of a stage; 0 or less: none.
+  static ZINC_DEVICE int n_groups(const Matrix& matrix, int segment, int stage) {
+    const int n = segment + 1 < matrix.n_segments ? kSegmentGroups : matrix.n_last_groups;
+    return min(kFloatStageGroups, n - stage % kFloatSegmentStages * kFloatStageGroups);
   }
 };
 
-ZINC_DEVICE bool find_float_tile(const LinearParams& p, FloatTile& tile) {
-  int row_tile = static_cast<int>(blockIdx.x);
-  for (tile.part = 0; tile.part + 1 < p.n_parts; ++tile.part) {
-    const int n_tiles = (p.parts[tile.part].n_out + kFloatTile - 1) / kFloatTile;
-    if (row_tile < n_tiles) break;
-    row_tile -= n_tiles;
+template <int n_warps>
+ZINC_DEVICE void load_weights(const LinearParams& p, const FloatTile& tile, int stage, uint4* to) {
+  const Matrix& matrix = p.parts[tile.part];
+  const int segment = tile.segment(p, stage), n_groups = FloatTile::n_groups(matrix, segment, stage);
+  const u8* from = matrix.bytes + tile.panel * matrix.panel_bytes + static_cast<long long>(segment) * kSegmentBytes +
+                   stage % kFloatSegmentStages * kStageWeightBytes;
+  for (int i = static_cast<int>(threadIdx.x); i < n_groups * (kPanelRows * F::kGroupBytes / 16); i += 32 * n_warps) {
+    cp_async_16(to + i, from + 16 * i);
   }
-  tile.matrix = &p.parts[tile.part];
-  tile.first_row = row_tile * kFloatTile;
-  tile.first_token = static_cast<int>(blockIdx.y) * kFloatTile;
-  tile.n_tokens = min(kFloatTile, *p.n_rows * p.vectors_per_row - tile.first_token);
-  return tile.n_tokens > 0;
 }
 
-// Grid: weight row tiles of all parts, token tiles.
-ZINC_KERNEL gemm_floats(__grid_constant__ const LinearParams p) {
-  __shared__ __align__(16) float weights[2][kGroupElems][kFloatStride];
-  __shared__ __align__(16) float xs[2][kGroupElems][kFloatStride];
-  launch_dependents();
-  wait_dependency();
-  FloatTile tile;
-  if (!find_float_tile(p, tile)) return;
-  const Matrix& matrix = *tile.matrix;
-  const int row = static_cast<int>(threadIdx.x) % 16 * 4, token = static_cast<int>(threadIdx.x) / 16 * 4;
-  const auto n_groups = [&](int s) { return s + 1 < matrix.n_segments ? kSegmentGroups : matrix.n_last_groups; };
-  float total[4][4] = {}, sum[4][4] = {};
-  Group next;
-  next.load(p, tile, 0, 0);
-  int buffer = 0;
-  for (int s = 0; s < matrix.n_segments; ++s) {
-    for (int g = 0; g < n_groups(s); ++g, buffer ^= 1) {
-      next.store(weights[buffer], xs[buffer]);
-      __syncthreads();
-      const bool ends = g + 1 == n_groups(s);
-      if (!ends || s + 1 < matrix.n_segments) next.load(p, tile, ends ? s + 1 : s, ends ? 0 : g + 1);
-#pragma unroll 8
-      for (int k = 0; k < kGroupElems; ++k) {
-        const float4 w = *reinterpret_cast<const float4*>(&weights[buffer][k][row]);
-        const float4 x = *reinterpret_cast<const float4*>(&xs[buffer][k][token]);
-        const float ws[4] = {w.x, w.y, w.z, w.w}, x4[4] = {x.x, x.y, x.z, x.w};
+// Inputs past the end of a row are zero.
+template <int n_warps>
+ZINC_DEVICE void load_inputs(const LinearParams& p, const FloatTile& tile, int stage, float (*to)[kFloatStageElems]) {
+  const Matrix& matrix = p.parts[tile.part];
+  const int k = tile.segment(p, stage) * kSegmentElems + stage % kFloatSegmentStages * kFloatStageElems + 4 * lane_id();
+  for (int column = warp_id(); column < tile.n_columns; column += n_warps) {
+    const float* from = p.x + static_cast<long long>(tile.first_column + column) * matrix.n_in + k;
+    float* own = to[column] + 4 * lane_id();
+    if (matrix.n_in % 4 == 0) {
+      cp_async_16_zfill(own, k < matrix.n_in ? from : p.x, k < matrix.n_in);
+    } else {
+      for (int e = 0; e < 4; ++e) own[e] = k + e < matrix.n_in ? from[e] : 0.0f;
+    }
+  }
+}
+
+// Adds a stage to the sums of the warp's columns.
+template <int n>
+ZINC_DEVICE void multiply_stage(const uint4* weights, const float (*x)[kFloatStageElems], int n_groups,
+                                float (&sums)[n]) {
+#pragma unroll 1
+  for (int g = 0; g < n_groups; ++g) {
+#pragma unroll(n <= 8 ? kPieces : 2)
+    for (int j = 0; j < kPieces; ++j) {
+      const uint4 loaded = weights[(g * kPieces + j) * kPanelRows + lane_id()];
 #pragma unroll
-        for (int c = 0; c < 4; ++c) {
+      for (int k = 0; k < F::kPieceElems; k += 4) {
+        float w[4];
 #pragma unroll
-          for (int r = 0; r < 4; ++r) sum[c][r] = fmaf(ws[r], x4[c], sum[c][r]);
+        for (int e = 0; e < 4; ++e) w[e] = F::element(loaded, k + e);
+#pragma unroll
+        for (int c = 0; c < n; ++c) {
+          const float4 inputs = *reinterpret_cast<const float4*>(x[c] + g * kGroupElems + j * F::kPieceElems + k);
+          sums[c] = fmaf(w[0], inputs.x, sums[c]);
+          sums[c] = fmaf(w[1], inputs.y, sums[c]);
+          sums[c] = fmaf(w[2], inputs.z, sums[c]);
+          sums[c] = fmaf(w[3], inputs.w, sums[c]);
         }
       }
     }
-#pragma unroll
-    for (int i = 0; i < 16; ++i) {
-      total[i / 4][i % 4] += sum[i / 4][i % 4];
-      sum[i / 4][i % 4] = 0;
-    }
   }
+}
+
+ZINC_DEVICE void write_float_output(const LinearParams& p, const FloatTile& tile, int column, int row, float value) {
+  const int n_out = p.parts[tile.part].n_out, o = tile.panel * kPanelRows + row;
+  if (o >= n_out) return;
   const float* bias = p.biases[tile.part];
-#pragma unroll
-  for (int c = 0; c < 4; ++c) {
-#pragma unroll
-    for (int r = 0; r < 4; ++r) {
-      const int o = tile.first_row + row + r;
-      if (o >= matrix.n_out || token + c >= tile.n_tokens) continue;
-      float value = total[c][r];
-      if (bias) value += bias[o];
-      const long long out_offset = static_cast<long long>(tile.first_token + token + c) * matrix.n_out + o;
-      p.outs[tile.part][out_offset] = p.residual ? p.residual[out_offset] + value : value;
+  if (bias) value += bias[o];
+  const long long out_offset = static_cast<long long>(tile.first_column + column) * n_out + o;
+  p.outs[tile.part][out_offset] = p.residual ? p.residual[out_offset] + value : value;
+}
+
+// ---- split K: rank r of the cluster owns columns r, r + n_splits, ... ----
+
+// Sums of all segments of the block's own columns, in shared memory: [segment][own column][row].
+template <int n_columns>
+struct OwnColumns {
+  Mbarrier* done;
+  float* partial;
+  int n_splits, rank;
+
+  ZINC_DEVICE int stride() const { return (n_columns + n_splits - 1) / n_splits * kPanelRows; }
+  ZINC_DEVICE int count(const FloatTile& tile) const { return (tile.n_columns - rank + n_splits - 1) / n_splits; }
+  // The blocks may send only after a cluster_wait().
+  ZINC_DEVICE void init(const FloatTile& tile, int n_segments) const {
+    if (threadIdx.x == 0) {
+      mbarrier_init(done);
+      const int n_floats = count(tile) * kPanelRows * n_segments;
+      mbarrier_arrive_expect_tx(done, n_floats * static_cast<int>(sizeof(float)));
+      fence_mbarrier_init();
+    }
+    __syncthreads();
+    cluster_arrive();
+  }
+  ZINC_DEVICE void send(int segment, int column, float value) const {
+    float* to = partial + segment * stride() + column / n_splits * kPanelRows + lane_id();
+    store_async_remote(to, done, column % n_splits, value);
+  }
+  ZINC_DEVICE void write(const LinearParams& p, const FloatTile& tile) const {
+    mbarrier_wait_cluster(done);
+    const int n = count(tile) * kPanelRows, n_segments = p.parts[tile.part].n_segments;
+    for (int i = static_cast<int>(threadIdx.x); i < n; i += static_cast<int>(blockDim.x)) {
+      float sum = 0;
+#pragma unroll 4
+      for (int s = 0; s < n_segments; ++s) sum += partial[s * stride() + i];
+      write_float_output(p, tile, rank + i / kPanelRows * n_splits, i % kPanelRows, sum);
     }
   }
+};
+
+// Grid: panels of all parts times n_splits, tiles of columns.
+template <int n_warps, int n>
+ZINC_DEVICE void gemm_floats(const LinearParams& p) {
+  constexpr int kColumns = n_warps * n, kStages = kFloatSegmentStages;
+  extern __shared__ float4 shared[];
+  launch_dependents();
+  FloatTile tile(p);
+  auto* stages = reinterpret_cast<FloatStage<kColumns>*>(shared);
+  auto* done = reinterpret_cast<Mbarrier*>(stages + kStages);
+  const OwnColumns<kColumns> own{done, reinterpret_cast<float*>(done + 2), p.n_splits, tile.rank};
+  const Matrix& matrix = p.parts[tile.part];
+  for (int t = 0; t < kStages; ++t) load_weights<n_warps>(p, tile, t, stages[t].weights);
+  wait_dependency();
+  tile.first_column = static_cast<int>(blockIdx.y) * kColumns;
+  tile.n_columns = min(kColumns, *p.n_rows * p.vectors_per_row - tile.first_column);
+  if (tile.n_columns <= 0) return cp_async_wait<0>();
+  for (int t = 0; t < kStages; ++t) {
+    load_inputs<n_warps>(p, tile, t, stages[t].x);
+    cp_async_commit();
+  }
+  const bool is_split = p.n_splits > 1;
+  if (is_split) own.init(tile, matrix.n_segments);
+  const int column = warp_id() * n, n_warp_columns = min(n, tile.n_columns - column);
+  float total[n] = {}, sums[n] = {};
+  for (int t = 0; t < tile.n_stages; ++t) {
+    FloatStage<kColumns>& stage = stages[t % kStages];
+    cp_async_wait<kStages - 1>();
+    __syncthreads();
+    const int segment = tile.segment(p, t);
+    if (n_warp_columns > 0) {
+      multiply_stage<n>(stage.weights, stage.x + column, FloatTile::n_groups(matrix, segment, t), sums);
+    }
+    __syncthreads();
+    if (t + kStages < tile.n_stages) {
+      load_weights<n_warps>(p, tile, t + kStages, stage.weights);
+      load_inputs<n_warps>(p, tile, t + kStages, stage.x);
+    }
+    cp_async_commit();
+    if (t % kFloatSegmentStages + 1 < kFloatSegmentStages) continue;
+    if (is_split && t < kFloatSegmentStages) cluster_wait();
+#pragma unroll
+    for (int c = 0; c < n; ++c) {
+      if (is_split && c < n_warp_columns) own.send(segment, column + c, sums[c]);
+      total[c] += sums[c];
+      sums[c] = 0;
+    }
+  }
+  if (is_split) return own.write(p, tile);
+#pragma unroll
+  for (int c = 0; c < n; ++c) {
+    if (c < n_warp_columns) write_float_output(p, tile, column + c, lane_id(), total[c]);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(64, 5) gemm_floats_8(__grid_constant__ const LinearParams p) {
+  gemm_floats<2, 4>(p);
+}
+extern "C" __global__ void __launch_bounds__(128, 2) gemm_floats_16(__grid_constant__ const LinearParams p) {
+  gemm_floats<4, 4>(p);
+}
+extern "C" __global__ void __launch_bounds__(128, 2) gemm_floats_32(__grid_constant__ const LinearParams p) {
+  gemm_floats<4, 8>(p);
+}
+extern "C" __global__ void __launch_bounds__(128, 2) gemm_floats_64(__grid_constant__ const LinearParams p) {
+  gemm_floats<4, 16>(p);
 }
 
 }  // namespace zinc::simt

@@ -1,66 +1,106 @@
-// MoE routing, sorting of token-expert pairs by expert, and the weighted sum of expert outputs.
+// Routing of tokens to experts, with the sorting of token-expert pairs by expert. A program of this file begins with
+// kShape, a RouteShape.
 #include "backend/simt/routing.h"
 
 namespace zinc::simt {
 
-// One block per token; only its first warp works.
-ZINC_KERNEL moe_route(RouteParams p) {
-  __shared__ float logits[kMaxExperts], weights[kMaxExperts];
-  __shared__ int ids[kMaxExperts];
-  launch_dependents();
-  wait_dependency();
-  const int t = static_cast<int>(blockIdx.x), lane = lane_id();
-  if (t >= *p.n_rows || warp_id() > 0) return;
-  for (int e = lane; e < p.n_experts; e += 32) logits[e] = p.logits[static_cast<long long>(t) * p.n_experts + e];
-  __syncwarp();
-  route(logits, p.n_experts, p.n_experts_used, p.router_normalization, p.routed_scaling_factor, ids, weights);
-  for (int u = lane; u < p.n_experts_used; u += 32) {
-    p.ids[t * p.n_experts_used + u] = ids[u];
-    p.weights[t * p.n_experts_used + u] = weights[u];
+constexpr int kExperts = kShape.n_experts, kUsed = kShape.n_experts_used;
+constexpr int kThreadExperts = (kExperts + kThreads - 1) / kThreads;  // of a thread, consecutive
+
+// An expert's pairs and tiles, or those of all experts before it.
+struct ExpertCounts {
+  int n_pairs, n_tiles;
+  ZINC_DEVICE void add(const ExpertCounts& other) {
+    n_pairs += other.n_pairs;
+    n_tiles += other.n_tiles;
   }
+};
+
+// The counts of all threads before this one; `total`: of all. All threads call.
+ZINC_DEVICE ExpertCounts exclusive_sum(const ExpertCounts& own, ExpertCounts& total) {
+  __shared__ ExpertCounts of_warps[kWarps];
+  ExpertCounts inclusive = own;
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const ExpertCounts before = {__shfl_up_sync(0xFFFFFFFFu, inclusive.n_pairs, step),
+                                 __shfl_up_sync(0xFFFFFFFFu, inclusive.n_tiles, step)};
+    if (lane_id() >= step) inclusive.add(before);
+  }
+  if (lane_id() == 31) of_warps[warp_id()] = inclusive;
+  __syncthreads();
+  ExpertCounts sum = {inclusive.n_pairs - own.n_pairs, inclusive.n_tiles - own.n_tiles};
+  total = {0, 0};
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) {
+    if (w < warp_id()) sum.add(of_warps[w]);
+    total.add(of_warps[w]);
+  }
+  return sum;
 }
 
 // Sorts token-expert pairs by expert; one block. The order within an expert does not matter: each pair is computed
 // independently.
-ZINC_KERNEL moe_sort_by_expert(SortByExpertParams p) {
-  __shared__ int offsets[kMaxExperts];  // counts, then the index of the next pair
-  launch_dependents();
-  wait_dependency();
-  const int n_pairs = *p.n_rows * p.n_experts_used, thread = static_cast<int>(threadIdx.x);
-  for (int e = thread; e < p.n_experts; e += kThreads) offsets[e] = 0;
+ZINC_DEVICE void sort_by_expert(const RouteParams& p, int n_pairs) {
+  __shared__ int next[kThreadExperts * kThreads];  // per expert: the number of its pairs, then the index of the next one
+  const int thread = static_cast<int>(threadIdx.x), first = thread * kThreadExperts;
+#pragma unroll
+  for (int k = 0; k < kThreadExperts; ++k) next[k * kThreads + thread] = 0;
   __syncthreads();
-  for (int i = thread; i < n_pairs; i += kThreads) atomicAdd(&offsets[p.ids[i]], 1);
+#pragma unroll 8
+  for (int i = thread; i < n_pairs; i += kThreads) atomicAdd(&next[__ldcg(p.ids + i)], 1);
   __syncthreads();
-  if (thread == 0) {
-    int begin = 0, n_tiles = 0;
-    for (int e = 0; e < p.n_experts; ++e) {
-      const int n = offsets[e];
-      for (int k = 0; k < n; k += p.tile_tokens, ++n_tiles) {
-        p.out.tiles[3 * n_tiles] = e;
-        p.out.tiles[3 * n_tiles + 1] = begin + k;
-        p.out.tiles[3 * n_tiles + 2] = min(p.tile_tokens, n - k);
-      }
-      offsets[e] = begin;
-      begin += n;
-    }
-    *p.out.n_tiles = n_tiles;
+  int n[kThreadExperts];
+  ExpertCounts own = {0, 0}, total;
+#pragma unroll
+  for (int k = 0; k < kThreadExperts; ++k) {
+    n[k] = next[first + k];
+    own.add({n[k], (n[k] + p.tile_tokens - 1) / p.tile_tokens});
   }
+  ExpertCounts before = exclusive_sum(own, total);
+#pragma unroll
+  for (int k = 0; k < kThreadExperts; ++k) {
+    next[first + k] = before.n_pairs;
+    for (int done = 0; done < n[k]; done += p.tile_tokens, ++before.n_tiles) {
+      int* tile = p.tiles.tiles + 3 * before.n_tiles;
+      tile[0] = first + k;
+      tile[1] = before.n_pairs + done;
+      tile[2] = min(p.tile_tokens, n[k] - done);
+    }
+    before.n_pairs += n[k];
+  }
+  if (thread == 0) *p.tiles.n_tiles = total.n_tiles;
   __syncthreads();
-  for (int i = thread; i < n_pairs; i += kThreads) p.out.order[atomicAdd(&offsets[p.ids[i]], 1)] = i;
+#pragma unroll 8
+  for (int i = thread; i < n_pairs; i += kThreads) p.tiles.order[atomicAdd(&next[__ldcg(p.ids + i)], 1)] = i;
 }
 
-ZINC_KERNEL moe_combine(CombineParams p) {
+// One warp per token; the last block that finishes sorts.
+ZINC_KERNEL_2_PER_SM moe_route(RouteParams p) {
+  __shared__ float all_logits[kWarps][kExperts];
   launch_dependents();
   wait_dependency();
-  const long long index = static_cast<long long>(blockIdx.x) * kThreads + threadIdx.x;
-  const long long t = index / p.dim;
-  const int i = static_cast<int>(index % p.dim);
-  if (t >= *p.n_rows) return;
-  float sum = 0;
-  for (int u = 0; u < p.n_experts_used; ++u) {
-    sum = fmaf(p.x[(t * p.n_experts_used + u) * p.dim + i], p.weights[t * p.n_experts_used + u], sum);
+  const int t = static_cast<int>(blockIdx.x) * kWarps + warp_id(), lane = lane_id(), n_rows = *p.n_rows;
+  if (t < n_rows) {
+    float* logits = all_logits[warp_id()];
+#pragma unroll
+    for (int e = lane; e < kExperts; e += 32) logits[e] = p.logits[static_cast<long long>(t) * kExperts + e];
+    int id;
+    float logit;
+    top_k_experts<kExperts, kUsed>(logits, id, logit);
+    const float weight =
+        expert_weight<kExperts, kUsed>(logits, logit, kShape.router_normalization, p.routed_scaling_factor);
+    if (lane < kUsed) {
+      p.ids[t * kUsed + lane] = id;
+      p.weights[t * kUsed + lane] = weight;
+    }
   }
-  p.out[index] = sum;
+  if (p.tile_tokens == 0) return;
+  if (gridDim.x == 1) {
+    __syncthreads();
+  } else if (!is_last_block(p.n_blocks_done, static_cast<int>(gridDim.x))) {
+    return;
+  }
+  sort_by_expert(p, n_rows * kUsed);
 }
 
 }  // namespace zinc::simt

@@ -1,4 +1,4 @@
-// Top-k routing of a token's logits to experts; the same bits in every kernel.
+// Top-k routing of a token's logits to experts, by one warp; the same bits in every kernel.
 #pragma once
 
 #include "backend/simt/device_common.h"
@@ -27,60 +27,6 @@ ZINC_DEVICE void warp_argmax(float& value, int& index) {
 
 constexpr int kNoIndex = 0x7FFFFFFF;
 
-// Argmax of a lane's remaining logits.
-ZINC_DEVICE void lane_argmax(const float* logits, int n_experts, float& best, int& index) {
-  best = neg_inf();
-  index = kNoIndex;
-  for (int e = lane_id(); e < n_experts; e += 32) {
-    const float value = logits[e];
-    if (!isnan(value) && (index == kNoIndex || value > best)) {
-      best = value;
-      index = e;
-    }
-  }
-}
-
-// One warp: the n_experts_used best experts and their weights. Overwrites the logits. REQUIRES: arrays in shared
-// memory.
-ZINC_DEVICE void route(float* logits, int n_experts, int n_experts_used, int router_normalization,
-                       float routed_scaling_factor, int* ids, float* weights) {
-  const int lane = lane_id();
-  float max_logit = neg_inf(), total = 0;
-  for (int e = lane; e < n_experts; e += 32) max_logit = fmaxf(max_logit, logits[e]);
-  max_logit = warp_max(max_logit, 32);
-  for (int e = lane; e < n_experts; e += 32) total += expf(logits[e] - max_logit);
-  total = warp_sum(total, 32);
-  float own;
-  int own_index;
-  lane_argmax(logits, n_experts, own, own_index);
-  for (int u = 0; u < n_experts_used; ++u) {
-    float best = own;
-    int index = own_index;
-    warp_argmax(best, index);
-    if (index == own_index && index != kNoIndex) {
-      logits[index] = __int_as_float(0x7FC00000);  // NaN is never selected
-      lane_argmax(logits, n_experts, own, own_index);
-    }
-    if (lane == 0) {
-      ids[u] = index == kNoIndex ? 0 : index;
-      weights[u] = best;
-    }
-  }
-  __syncwarp();
-  float sum = 0;
-  if (lane == 0) {
-    for (int u = 0; u < n_experts_used; ++u) {
-      weights[u] = expf(weights[u] - max_logit);  // the maximum is among the selected
-      if (router_normalization < kSoftmaxOfSelected) weights[u] /= total;
-      sum += weights[u];
-    }
-    for (int u = 0; u < n_experts_used; ++u) {
-      weights[u] = (router_normalization == kSoftmaxOverAll ? weights[u] : weights[u] / sum) * routed_scaling_factor;
-    }
-  }
-  __syncwarp();
-}
-
 // Sortable integers above zero; both zeros are equal; NaN gives zero.
 ZINC_DEVICE u32 sortable_bits_or_zero(float value) {
   const u32 bits = __float_as_uint(value + 0.0f);
@@ -88,8 +34,24 @@ ZINC_DEVICE u32 sortable_bits_or_zero(float value) {
 }
 ZINC_DEVICE float from_sortable_bits(u32 order) { return __uint_as_float(order >> 31 ? order & 0x7FFFFFFFu : ~order); }
 
-// route() for a compile-time number of experts (Hopper and newer), with the logits in registers: lane l has experts l,
-// l + 32 and so on. Lane u gets selected expert u.
+ZINC_DEVICE u32 warp_max_bits(u32 x) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_max_sync(0xFFFFFFFFu, x);
+#else
+  for (int step = 16; step > 0; step /= 2) x = max(x, __shfl_xor_sync(0xFFFFFFFFu, x, step));
+  return x;
+#endif
+}
+ZINC_DEVICE u32 warp_min_bits(u32 x) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_min_sync(0xFFFFFFFFu, x);
+#else
+  return ~warp_max_bits(~x);
+#endif
+}
+
+// The best experts of a row of logits, best first, the lower index among equals; NaN is never selected. The logits stay
+// in registers: lane l has experts l, l + 32 and so on. Lane u gets selected expert u. REQUIRES: n_experts_used <= 32.
 template <int n_experts, int n_experts_used>
 ZINC_DEVICE void top_k_experts(const float* logits, int& id, float& logit) {
   constexpr int kLogitsPerLane = (n_experts + 31) / 32;
@@ -106,14 +68,14 @@ ZINC_DEVICE void top_k_experts(const float* logits, int& id, float& logit) {
     u32 best = own[0];
 #pragma unroll
     for (int k = 1; k < kLogitsPerLane; ++k) best = max(best, own[k]);
-    best = __reduce_max_sync(0xFFFFFFFFu, best);
+    best = warp_max_bits(best);
     if (best == 0) break;
     u32 lowest_index = kNoIndex;
 #pragma unroll
     for (int k = kLogitsPerLane - 1; k >= 0; --k) {
       if (own[k] == best) lowest_index = static_cast<u32>(lane_id() + 32 * k);
     }
-    const int index = static_cast<int>(__reduce_min_sync(0xFFFFFFFFu, lowest_index));
+    const int index = static_cast<int>(warp_min_bits(lowest_index));
 #pragma unroll
     for (int k = 0; k < kLogitsPerLane; ++k) {
       if (index == lane_id() + 32 * k) own[k] = 0;
@@ -143,7 +105,7 @@ ZINC_DEVICE float expert_weight(const float* logits, float logit, int router_nor
     if (e < n_experts) total += expf(logits[e] - max_logit);
   }
   total = warp_sum(total, 32);
-  float weight = expf(logit - max_logit);
+  float weight = expf(logit - max_logit);  // the maximum is among the selected
   if (router_normalization < kSoftmaxOfSelected) weight /= total;
   float sum = 0;
 #pragma unroll

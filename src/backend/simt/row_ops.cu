@@ -20,15 +20,45 @@ ZINC_DEVICE float norm_factor(const NormParams& p, float sum) {
   return p.is_l2 ? 1.0f / fmaxf(sqrtf(sum), p.eps) : rms_factor(sum, p.width, p.eps);
 }
 
-ZINC_DEVICE void write_normed(const NormParams& p, long long row, int segment, const Vec8& x, float factor) {
-  const int offset = segment * kSegmentElems + lane_id() * 8;
-  const Vec8 y = normed(x, factor, p.weight, offset, p.width);
-  if (p.out) store_vec8(p.out + row * p.width, offset, p.width, y);
+ZINC_DEVICE void write_normed(const NormParams& p, long long row, int segment, const Vec8& y) {
+  if (p.out) store_vec8(p.out + row * p.width, segment * kSegmentElems + lane_id() * 8, p.width, y);
   if (p.q8.q) store_q8(quantize_vec8(y, p.q8_block), p.q8, row, segment, p.q8_block);
 }
 
-// One block per row.
-ZINC_KERNEL norm_rows(NormParams p) {
+// One block per row, which it keeps in registers.
+ZINC_KERNEL_2_PER_SM norm_rows(NormParams p) {
+  __shared__ __align__(16) float sums_of_squares[kMaxNormSegments * kWarps];
+  launch_dependents();
+  const auto offset = [](int j) { return (j * kWarps + warp_id()) * kSegmentElems + lane_id() * 8; };
+  Vec8 x[kMaxNormSegments], weights[kMaxNormSegments];
+#pragma unroll
+  for (int j = 0; j < kMaxNormSegments; ++j) {
+    if (p.weight && offset(j) < p.width) weights[j] = load_vec8(p.weight, offset(j), p.width);
+  }
+  wait_dependency();
+  const long long row = blockIdx.x;
+#pragma unroll
+  for (int j = 0; j < kMaxNormSegments; ++j) x[j] = load_vec8(p.x + row * p.width, offset(j), p.width);
+  if (row >= *p.n_rows * p.vectors_per_row) return;
+#pragma unroll
+  for (int j = 0; j < kMaxNormSegments; ++j) store_sum_squares(x[j], sums_of_squares + j * kWarps + warp_id());
+  __syncthreads();
+  const float factor = norm_factor(p, reduce_sum_squares<kMaxNormSegments * kWarps>(sums_of_squares));
+#pragma unroll
+  for (int j = 0; j < kMaxNormSegments; ++j) {
+    const int segment = j * kWarps + warp_id();
+    if (segment * kSegmentElems >= p.width) break;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      x[j].v[i] *= factor;
+      if (p.weight) x[j].v[i] *= weights[j].v[i];
+    }
+    write_normed(p, row, segment, x[j]);
+  }
+}
+
+// One block per row of any length.
+ZINC_KERNEL norm_long_rows(NormParams p) {
   constexpr int kInFlight = 4;
   __shared__ float sums_of_squares[kInFlight * kWarps];
   launch_dependents();
@@ -36,10 +66,10 @@ ZINC_KERNEL norm_rows(NormParams p) {
   const long long row = blockIdx.x;
   if (row >= *p.n_rows * p.vectors_per_row) return;
   const float* x = p.x + row * p.width;
-  const int n_segments = (p.width + kSegmentElems - 1) / kSegmentElems;
   const float factor = norm_factor(p, row_sum_squares<kInFlight>(x, p.width, sums_of_squares));
-  for (int s = warp_id(); s < n_segments; s += kWarps) {
-    write_normed(p, row, s, load_vec8(x, s * kSegmentElems + lane_id() * 8, p.width), factor);
+  for (int s = warp_id(); s * kSegmentElems < p.width; s += kWarps) {
+    const int offset = s * kSegmentElems + lane_id() * 8;
+    write_normed(p, row, s, normed(load_vec8(x, offset, p.width), factor, p.weight, offset, p.width));
   }
 }
 
@@ -49,8 +79,10 @@ ZINC_KERNEL norm_heads(NormParams p) {
   wait_dependency();
   const long long row = static_cast<long long>(blockIdx.x) * kWarps + warp_id();
   if (row >= *p.n_rows * p.vectors_per_row) return;
-  const Vec8 x = load_vec8(p.x + row * p.width, lane_id() * 8, p.width);
-  write_normed(p, row, 0, x, norm_factor(p, warp_sum(sum_squares(x, 0), 32)));
+  const int offset = lane_id() * 8;
+  const Vec8 x = load_vec8(p.x + row * p.width, offset, p.width);
+  const float factor = norm_factor(p, warp_sum(sum_squares(x, 0), 32));
+  write_normed(p, row, 0, normed(x, factor, p.weight, offset, p.width));
 }
 
 // cos and sin of each token's position; once per step for each RoPE configuration.

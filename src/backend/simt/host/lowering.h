@@ -45,6 +45,7 @@ class Lowering final : public gpu::StepLowering<Lowering, SimtKernels> {
   Status lower(const gpu::EmbedCall& call);
   Status lower(const gpu::QuantizeCall& call);
   Status lower(const gpu::RouteCall& call);
+  Status lower(const gpu::CombineCall& call);
   Status lower(const gpu::ShortConvCall& call);
   Status lower(const gpu::DeltaNetCall& call);
   Status lower(const gpu::SampleCall& call);
@@ -89,7 +90,7 @@ class Lowering final : public gpu::StepLowering<Lowering, SimtKernels> {
   Status lower_tensor_cores(const gpu::MatmulCall& call, simt::LinearParams params, int n_rows);
   Status lower_gemm_small(const gpu::MatmulCall& call, const simt::LinearParams& params, int n_rows);
   Status lower_gemm_small_wgmma(const gpu::MatmulCall& call, const simt::LinearParams& params, int n_rows);
-  Status lower_float_gemm(const gpu::MatmulCall& call, const simt::LinearParams& params, int n_rows);
+  Status lower_float_gemm(const gpu::MatmulCall& call, simt::LinearParams params, int n_rows);
   simt::Q8Activation q8_buffers(const gpu::QuantizedActivation& activation, Value v) const;
   template <class Params>
   void fill_q8(const gpu::QuantizedActivation& activation, Value v, Params& params) const {
@@ -124,8 +125,7 @@ class Lowering final : public gpu::StepLowering<Lowering, SimtKernels> {
   // Kernels that work row by row. A launch waits for the one before, so that it needs no accesses.
   template <class P>
   Status emit_threads(const char* kernel, const P& params, int64_t n_threads, const gpu::Accesses& = {}) {
-    constexpr bool is_of_experts = std::is_same_v<P, simt::CombineParams>;
-    return emit({is_of_experts ? "moe" : "row_ops", ""}, kernel, params, ceil_div(n_threads, simt::kThreads));
+    return emit({"row_ops", ""}, kernel, params, ceil_div(n_threads, simt::kThreads));
   }
   template <class P>
   Status emit_warps(const char* kernel, const P& params, int64_t n_warps, const gpu::Accesses& = {}) {

@@ -14,6 +14,25 @@ size_t wgmma_shared_bytes(const PanelFormat& format) {
   return static_cast<size_t>(simt::wgmma_shared_bytes(layout));
 }
 
+// Tiles of gemm_floats.cu.
+struct FloatTile {
+  const char* kernel;
+  int n_columns;
+  unsigned n_threads;
+};
+constexpr std::array<FloatTile, 4> kFloatTiles = {
+    {{"gemm_floats_8", 8, 64}, {"gemm_floats_16", 16, 128}, {"gemm_floats_32", 32, 128}, {"gemm_floats_64", 64, 128}}};
+constexpr int kMaxFloatSplits = 8;  // the largest cluster that every GPU with clusters can launch
+
+// Stages of weights and inputs; with a cluster an mbarrier and the segments' sums of the block's own columns.
+size_t float_shared_bytes(const PanelFormat& format, const FloatTile& tile, int n_splits, int n_segments) {
+  const int stage = simt::kPanelRows * simt::kFloatStageGroups * format.group_bytes +
+                    tile.n_columns * simt::kFloatStageElems * static_cast<int>(sizeof(float));
+  const int64_t own = n_segments * ceil_div(tile.n_columns, n_splits) * simt::kPanelRows;
+  return static_cast<size_t>(simt::kFloatSegmentStages * stage) +
+         (n_splits > 1 ? 16 + static_cast<size_t>(own) * sizeof(float) : 0);
+}
+
 }  // namespace
 
 // Matrices of one format and one input.
@@ -42,7 +61,7 @@ Status Lowering::lower(const gpu::MatmulCall& call) {
     return lower_gemm_small(call, params, rows);
   }
   const bool small = is_small(x, params.vectors_per_row);
-  if (!small && !call.has_experts() && format.q8_block == 0) return lower_float_gemm(call, params, rows);
+  if (!call.has_experts() && format.q8_block == 0) return lower_float_gemm(call, params, rows);
   const bool on_tensor_cores = !small && format.q8_block > 0 && device_.has_tensor_cores() &&
                                gemm_shared_bytes(format) <= static_cast<size_t>(device_.max_shared_bytes);
   return on_tensor_cores ? lower_tensor_cores(call, params, rows) : lower_simt_cores(call, params, rows);
@@ -126,11 +145,29 @@ Status Lowering::lower_gemm_small_wgmma(const gpu::MatmulCall& call, const simt:
              static_cast<size_t>(simt::gemm_small_wgmma_smem_bytes(shape, segment_bytes)));
 }
 
-Status Lowering::lower_float_gemm(const gpu::MatmulCall& call, const simt::LinearParams& params, int n_rows) {
-  int64_t n_tiles = 0;
-  for (int part = 0; part < params.n_parts; ++part) n_tiles += ceil_div(params.parts[part].n_out, simt::kFloatTile);
-  return emit({"gemm_floats", std::string(matrix_of(call.first()).format->name)}, "gemm_floats", params, n_tiles,
-              ceil_div(n_rows, simt::kFloatTile));
+// As few columns as needed to read the weights once; fewer, and clusters that split the segments, if that leaves
+// multiprocessors without work.
+Status Lowering::lower_float_gemm(const gpu::MatmulCall& call, simt::LinearParams params, int n_rows) {
+  const DeviceMatrix& matrix = matrix_of(call.first());
+  int64_t n_panels = 0;
+  for (int part = 0; part < params.n_parts; ++part) n_panels += ceil_div(params.parts[part].n_out, simt::kPanelRows);
+  const int max_splits = device_.has_clusters ? std::min(kMaxFloatSplits, matrix.n_segments) : 1;
+  const auto last = std::ranges::find_if(kFloatTiles, [&](const FloatTile& t) { return t.n_columns >= n_rows; });
+  size_t tile = static_cast<size_t>(std::min(last, kFloatTiles.end() - 1) - kFloatTiles.begin());
+  for (;; --tile) {
+    const FloatTile& t = kFloatTiles[tile];
+    const int64_t n_tiles = n_panels * ceil_div(n_rows, t.n_columns);
+    params.n_splits = 1;
+    while (2 * params.n_splits <= max_splits && n_tiles * params.n_splits < 2 * device_.n_sms) params.n_splits *= 2;
+    const size_t shared = float_shared_bytes(*matrix.format, t, params.n_splits, matrix.n_segments);
+    const bool fits = shared <= static_cast<size_t>(device_.max_shared_bytes);
+    if (tile > 0 && (!fits || 4 * n_tiles * params.n_splits < 3 * device_.n_sms)) continue;
+    Launch launch = Launch::of(params);
+    launch.threads = t.n_threads;
+    launch.cluster = static_cast<unsigned>(params.n_splits);
+    return add({"gemm_floats", std::string(matrix.format->name)}, t.kernel, launch, n_panels * params.n_splits,
+               ceil_div(n_rows, t.n_columns), 1, shared);
+  }
 }
 
 }  // namespace zinc::simt::host

@@ -37,7 +37,8 @@ Status Lowering::emit_copy(const gpu::RowCopy& copy, simt::CopyParams& params, i
 Status Lowering::emit_norm(NormKind kind, simt::NormParams& params, int64_t n_vectors, const gpu::Accesses& accesses) {
   params.is_l2 = kind == NormKind::l2 ? 1 : 0;
   if (params.width <= simt::kSegmentElems) return emit_warps("norm_heads", params, n_vectors, accesses);
-  return emit({"row_ops", ""}, "norm_rows", params, n_vectors);
+  const bool is_long = params.width > simt::kMaxNormSegments * simt::kWarps * simt::kSegmentElems;
+  return emit({"row_ops", ""}, is_long ? "norm_long_rows" : "norm_rows", params, n_vectors);
 }
 
 Status Lowering::lower(const gpu::QuantizeCall& call) {
@@ -95,32 +96,52 @@ Status Lowering::lower(const gpu::NormResidualCall& call) {
 Status Lowering::lower(const gpu::RouteCall& call) {
   const Node& n = *call.node;
   const MoeRouteParams& route = n.as<MoeRouteParams>();
-  const simt::RouteParams params{.logits = workspace_.floats(n.in[0]),
-                                 .ids = workspace_.ints(n.out[0]),
-                                 .weights = workspace_.floats(n.out[1]),
-                                 .n_rows = n_rows(n.in[0]),
-                                 .n_experts = static_cast<int>(width(n.in[0])),
-                                 .n_experts_used = static_cast<int>(route.n_used),
-                                 .router_normalization = static_cast<int>(route.weights),
-                                 .routed_scaling_factor = route.scale};
-  if (params.n_experts > simt::kMaxExperts) {
-    return fail(ErrorCode::unsupported, "{}: {} supports up to {} experts; this model has {}", device_.name,
-                op_name(n.op), simt::kMaxExperts, params.n_experts);
+  const simt::RouteShape shape{.n_experts = static_cast<int>(width(n.in[0])),
+                               .n_experts_used = static_cast<int>(route.n_used),
+                               .router_normalization = static_cast<int>(route.weights)};
+  if (shape.n_experts > simt::kMaxExperts || shape.n_experts_used > simt::kMaxExpertsUsed) {
+    return fail(ErrorCode::unsupported,
+                "{}: {} supports up to {} experts, {} per token; this model has {}, {} per token", device_.name,
+                op_name(n.op), simt::kMaxExperts, simt::kMaxExpertsUsed, shape.n_experts, shape.n_experts_used);
   }
-  if (Status s = emit({"moe", ""}, "moe_route", params, max_rows(n.in[0])); !s.ok()) return s;
+  simt::RouteParams params{.logits = workspace_.floats(n.in[0]),
+                           .ids = workspace_.ints(n.out[0]),
+                           .weights = workspace_.floats(n.out[1]),
+                           .n_rows = n_rows(n.in[0]),
+                           .routed_scaling_factor = route.scale,
+                           .tile_tokens = 0,
+                           .tiles = workspace_.expert_tiles(),
+                           .n_blocks_done = workspace_.route_blocks_done()};
   const auto is_tiled = [&](const Node* reader) {  // else each pair reads its expert
     return reader->op == Op::moe_linear && matrix_of(*reader).format->q8_block > 0 &&
            (runs_gemm_small() || !is_small(n.in[0], 1));
   };
-  if (std::ranges::none_of(workspace_.uses().readers(n.out[0]), is_tiled)) return ok_status();
-  const simt::SortByExpertParams pairs{
-      .ids = params.ids,
-      .n_rows = params.n_rows,
-      .n_experts_used = params.n_experts_used,
-      .n_experts = params.n_experts,
-      .tile_tokens = expert_tile_tokens(int64_t{max_rows(n.in[0])} * params.n_experts_used, params.n_experts),
-      .out = workspace_.expert_tiles()};
-  return emit({"moe", ""}, "moe_sort_by_expert", pairs, 1);
+  if (std::ranges::any_of(workspace_.uses().readers(n.out[0]), is_tiled)) {
+    params.tile_tokens = expert_tile_tokens(int64_t{max_rows(n.in[0])} * shape.n_experts_used, shape.n_experts);
+  }
+  return emit({"moe", "", shape_definition("RouteShape", shape)}, "moe_route", params,
+              ceil_div(max_rows(n.in[0]), simt::kWarps));
+}
+
+// A block keeps its part of a row in registers; a row with a norm is one part.
+Status Lowering::lower(const gpu::CombineCall& call) {
+  gpu::Accesses accesses;
+  simt::CombineParams params = combine_params(call, accesses);
+  if (call.shared_act) {
+    params.shared_gate = workspace_.floats(call.shared_act->in[0]);
+    params.shared = workspace_.floats(call.shared_act->in[1]);
+  }
+  if (call.norm) {
+    params.is_normed = 1;
+    params.norm_weight = vector(call.norm->in[1]);
+    params.norm_eps = call.norm->as<zinc::NormParams>().eps;
+    params.normed = call.normed.has_floats ? workspace_.floats(call.normed.value) : nullptr;
+    if (call.normed.q8) fill_q8(*call.normed.q8, call.normed.value, params);
+  }
+  const int64_t n_segments = ceil_div(params.dim, simt::kWarps * simt::kSegmentElems);
+  const int64_t n_parts = ceil_div(n_segments, simt::kMaxResidualSegments);
+  const std::string shape = fmt::format("inline constexpr int kCombineSegments = {};", ceil_div(n_segments, n_parts));
+  return emit({"combine", "", shape}, "moe_combine", params, max_rows(call.out()), n_parts);
 }
 
 Status Lowering::lower(const gpu::SampleCall& call) {

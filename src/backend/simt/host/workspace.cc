@@ -24,9 +24,9 @@ int64_t image_rows(const DeviceLimits& device, int max_tokens, const gpu::Quanti
 // which the next matmul would need another one for.
 bool has_gated_epilogue(const DeviceLimits& device, int max_tokens, const PanelFormat& format, bool has_experts,
                         int64_t n_rows) {
-  if (format.q8_block > 0 && runs_gemm_small(device, max_tokens)) return false;
+  if (format.q8_block == 0) return has_experts || (max_tokens == 1 && has_decode_kernels(device) && n_rows == 1);
+  if (runs_gemm_small(device, max_tokens)) return false;
   if (n_rows <= gpu::kMaxSplitTokens) return true;
-  if (format.q8_block == 0) return has_experts;
   return !device.has_tensor_cores() || gemm_shared_bytes(format) > static_cast<size_t>(device.max_shared_bytes);
 }
 
@@ -64,6 +64,7 @@ gpu::KernelLimits kernel_limits(const DeviceLimits& device, int max_tokens) {
           .producers_always_quantize = true,
           .max_experts_used = simt::kMaxExpertsUsed,
           .max_experts = simt::kMaxExperts,
+          .max_combine_elems = int64_t{simt::kMaxResidualSegments} * simt::kWarps * simt::kSegmentElems,
           .can_join_router = true,
           .has_delta_layers = true,
           .max_residual_elems = int64_t{simt::kMaxResidualSegments} * simt::kWarps * simt::kSegmentElems};
@@ -180,6 +181,8 @@ Status Workspace::allocate_router(gpu::Device& device) {
     n_gates = std::max(n_gates, n_in / simt::kSegmentElems + 1);
     n_router_floats_ = std::max(n_router_floats_, n_experts * n_gates);
   }
+  if (Status s = allocate_buffer(device, route_blocks_done_, n_gates > 0 ? sizeof(int) : 0, "experts"); !s.ok())
+    return s;
   return allocate_buffer(device, router_partial_, (n_router_floats_ + n_gates) * sizeof(float), "experts");
 }
 

@@ -53,6 +53,7 @@ class Workspace final : public gpu::Workspace {
   // Split-K partial sums of the router logits and of the shared expert's gate.
   float* router_partial() const { return router_partial_.device_ptr<float>(); }
   float* gate_partial() const { return router_partial() + n_router_floats_; }
+  int* route_blocks_done() const { return route_blocks_done_.device_ptr<int>(); }  // [1], zero between launches
   const Buffer& upload() const { return upload_; }
   const Buffer& hidden_in() const { return hidden_in_; }  // input hidden states of the step
   const int* sampling_params() const { return upload_.device_ptr<const int>() + layout().sampling; }
@@ -72,7 +73,7 @@ class Workspace final : public gpu::Workspace {
   bool is_in_mma_order_ = false;  // of quantized activations
   size_t n_router_floats_ = 0;
   std::vector<RopeTable> rope_tables_;  // as rope_frequencies()
-  Buffer router_partial_, upload_, hidden_in_, sampled_, chunk_masses_;
+  Buffer router_partial_, route_blocks_done_, upload_, hidden_in_, sampled_, chunk_masses_;
 };
 
 }  // namespace zinc::simt::host

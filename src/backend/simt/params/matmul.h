@@ -7,9 +7,11 @@ namespace zinc::simt {
 
 inline constexpr int kMaxParts = 4;  // matrices per launch of linear.cu and the gemms
 // GEMM tiles: M weight rows by N tokens (activation rows; in MoE, token-expert pairs).
-inline constexpr int kTileRows = 128;         // M of gemm.cu and gemm_wgmma.cu
-inline constexpr int kTileTokens = 64;        // N of gemm.cu
-inline constexpr int kFloatTile = 64;         // M and N of gemm_floats.cu
+inline constexpr int kTileRows = 128;          // M of gemm.cu and gemm_wgmma.cu
+inline constexpr int kTileTokens = 64;         // N of gemm.cu
+inline constexpr int kFloatSegmentStages = 2;  // gemm_floats.cu: a stage of shared memory holds half a segment
+inline constexpr int kFloatStageGroups = kSegmentGroups / kFloatSegmentStages;
+inline constexpr int kFloatStageElems = kSegmentElems / kFloatSegmentStages;
 inline constexpr int kWgmmaThreads = 384;     // gemm_wgmma.cu: two consumer warpgroups, one producer
 inline constexpr int kWgmmaTokens = 128;      // N of gemm_wgmma.cu
 inline constexpr int kWgmmaTokenBytes = 256;  // per token and stage: a segment of int8, or half a segment of bf16
@@ -62,6 +64,7 @@ struct LinearParams {
   int vectors_per_row;               // inputs of each of the n_rows
   int warps_per_panel;               // a power of two up to kWarps
   int n_row_tiles;                   // of all parts, on tensor cores
+  int n_splits;                      // gemm_floats.cu: blocks of a cluster, which split the K segments
   const int* expert_ids;             // [rows, n_experts_used]; null: one matrix for all
   int n_experts_used, x_per_expert;  // x_per_expert: each selected expert has its own input row
   ExpertTiles tiles;                 // of token-expert pairs, for gemm.cu and gemm_wgmma.cu

@@ -12,6 +12,7 @@ struct QuantizeParams {
   int vectors_per_row, width, q8_block;  // q8_block: 32 or 256
 };
 
+inline constexpr int kMaxNormSegments = 4;  // of a warp of norm_rows: rows of up to 8192 elements
 struct NormParams {
   const float* x;
   const float* weight;  // null: none
