@@ -123,7 +123,8 @@ class Lowering final : public gpu::StepLowering<Lowering, ShaderKernels> {
 
   struct MatmulShape {
     KernelKey key;
-    int rows, outputs;  // per workgroup
+    int rows, outputs;          // of a tile
+    bool is_item_list = false;  // workgroups take tiles in turn; else each has one
   };
   bool uses_coopmat(const DeviceMatrix& matrix, bool is_expert) const;
   // Each workgroup prepares the input row in shared memory.
