@@ -1,5 +1,5 @@
-// Matmuls of 2 to 64 rows against those of one row and of many, bit for bit, for every quantized format: gemm_small.comp,
-// linear.comp and gemm*.comp. On a GPU, or on the emulated one; skipped without.
+// Matmuls of 2 to 64 rows against those of one row and of many, bit for bit, for every quantized format:
+// gemm_small.comp, linear.comp and gemm*.comp. On a GPU, or on the emulated one; skipped without.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -35,6 +35,7 @@ enum SpecConstant : uint32_t {
   // attention, attention_coopmat, qk_norm_rope: attention.glsl, kv.glsl, qk_norm_rope.glsl
   kSpecAttentionRows,
   kSpecAttentionSplitKv,
+  kSpecAttentionUnits,
   kSpecAttentionFused,
   kSpecAttentionKeyDim,
   kSpecAttentionValueDim,
