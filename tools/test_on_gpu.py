@@ -62,6 +62,8 @@ def jobs_of(parts, options):
     cases = f"All/Conformance.*/{backend}_*"
     if backend == "cuda":
         cases += ":GpuTest.*:Device*:*GemmSmall*:*DeltaLayer*:*MoeKernels*"
+    else:
+        cases += f":All/VulkanFewRows.*/{backend}_*"
     others = f"-*{backend}_llvmpipe*:*{backend}_emulated*"
     all_jobs = [
         *shards("steps", build / "step_test", f"*/{backend}_*{others}", 6),

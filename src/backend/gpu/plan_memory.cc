@@ -44,6 +44,8 @@ Status PlanMemory::allocate_workspaces(const MakeWorkspace& make_workspace) {
 
 Status PlanMemory::allocate_steps() {
   const Workspace& largest = *workspaces_.back();
+  size_t n_upload_ints = 0;  // a smaller class may have attention units, which the largest has not
+  for (const auto& workspace : workspaces_) n_upload_ints = std::max(n_upload_ints, workspace->layout().n_ints);
   const size_t n_tokens = static_cast<size_t>(bucket_.max_tokens);
   const size_t n_outputs = static_cast<size_t>(std::max(1, bucket_.max_outputs));
   const auto floats_of = [&](Value v) { return v ? static_cast<size_t>(graph_.info(v).shape.elems()) : 0; };
@@ -53,7 +55,7 @@ Status PlanMemory::allocate_steps() {
       size_t n_bytes;
       Memory kind;
     };
-    for (const Part& part : {Part{step.upload, largest.layout().n_ints * sizeof(int), Memory::upload},
+    for (const Part& part : {Part{step.upload, n_upload_ints * sizeof(int), Memory::upload},
                              {step.hidden_in, largest.hidden_in_floats() * n_tokens * sizeof(float), Memory::upload},
                              {step.sampled, n_outputs * sizeof(int), Memory::readback},
                              {step.logits, floats_of(graph_.logits()) * n_outputs * sizeof(float), Memory::readback},

@@ -34,6 +34,7 @@ struct Tuning {
   int subgroup = 32;                   // preferred subgroup size
   int attention_workgroups = 64;       // workgroups of one token's attention: tiles of heads times KV splits
   int small_batch_rows = 8;            // rows of activations per workgroup in small batches
+  int small_gemm_workgroups = 2;       // of gemm_small.comp per multiprocessor: as many as run at once
   int prefill_rows = 8;                // rows of activations per workgroup in prefill
   int moe_down_prefetch = 1;           // segments prefetched per warp by moe_down.comp, as many as registers allow
   int float_loads_in_flight = 8;       // 16-byte loads of float weights per thread in decode

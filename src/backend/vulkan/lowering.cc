@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 namespace zinc::vulkan {
 namespace {
@@ -18,7 +19,26 @@ bool overlap(const std::vector<MemoryRange>& a, const std::vector<MemoryRange>& 
   });
 }
 
+bool conflict(const Dispatch& before, const Dispatch& after) {
+  return overlap(before.writes, after.reads) || overlap(before.writes, after.writes) ||
+         overlap(before.reads, after.writes);
+}
+
 }  // namespace
+
+void order_by_depth(std::vector<Dispatch>& dispatches) {
+  std::vector<size_t> depths(dispatches.size()), order(dispatches.size());
+  for (size_t i = 0; i < dispatches.size(); ++i) {
+    for (size_t before = 0; before < i; ++before) {
+      if (depths[before] >= depths[i] && conflict(dispatches[before], dispatches[i])) depths[i] = depths[before] + 1;
+    }
+  }
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return depths[i]; });
+  std::vector<Dispatch> ordered;
+  for (const size_t i : order) ordered.push_back(std::move(dispatches[i]));
+  dispatches = std::move(ordered);
+}
 
 void insert_barriers(std::span<Dispatch> dispatches) {
   std::vector<MemoryRange> reads, writes;  // since the last barrier
@@ -108,6 +128,7 @@ void replace_barriers_by_counters(Program& program, const Buffer& counters) {
 
 Result<Program> Lowering::run() {
   if (Status s = lower_calls(); !s.ok()) return s.error();
+  if (workspace_.sync_counters().size() == 0) order_by_depth(program_.dispatches);
   insert_barriers(program_.dispatches);
   replace_barriers_by_counters(program_, workspace_.sync_counters());
   return std::move(program_);

@@ -32,8 +32,11 @@ struct Program {
   std::vector<std::byte> params;  // of all dispatches
 };
 
-// Passes over the dispatches of a program. The first one puts a barrier before each dispatch that reads or writes what
-// an earlier one since the last barrier wrote, or writes what it read.
+// Passes over the dispatches of a program. The first one makes as few barriers necessary as possible: dispatches are
+// sorted by the length of the longest chain of dispatches that each has to wait for.
+void order_by_depth(std::vector<Dispatch>& dispatches);
+// Puts a barrier before each dispatch that reads or writes what an earlier one since the last barrier wrote, or writes
+// what it read.
 void insert_barriers(std::span<Dispatch> dispatches);
 // Dispatches between two barriers are a batch. If all dispatches of two consecutive batches can count their workgroups,
 // the barrier between them is replaced: the second batch polls the first batch's counter. `counters`: kCounterBytes per
@@ -45,6 +48,7 @@ struct AttentionSize {
   std::string_view kv_format = "f16";
   int n_head_segments = 1;  // segments of 256 elements in max(k_dim, v_dim)
   bool is_split = false;    // split-KV, for few tokens
+  bool has_units = false;   // split-KV of many sequences: gpu/attention_units.h
   bool is_fused = false;    // decode with norm and RoPE in the same dispatch
 };
 struct AttentionShape {
@@ -124,7 +128,8 @@ class Lowering final : public gpu::StepLowering<Lowering, ShaderKernels> {
 
   struct MatmulShape {
     KernelKey key;
-    int rows, outputs;  // per workgroup
+    int rows, outputs;          // of a tile
+    bool is_item_list = false;  // workgroups take tiles in turn; else each has one
   };
   bool uses_coopmat(const DeviceMatrix& matrix, bool is_expert) const;
   // Each workgroup prepares the input row in shared memory.

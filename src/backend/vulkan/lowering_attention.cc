@@ -73,8 +73,15 @@ Status Lowering::emit_attention(const Node& n, shader::AttentionParams& params, 
   params.n_rows = n_rows(n.in[0]);
   params.partial = workspace_.attention_partial().address();
   params.done_counters = workspace_.attention_done_counters().address();
-  const bool is_split = sizes_.max_tokens <= kMaxSplitTokens;
-  if (is_split) {
+  const bool is_split = sizes_.max_tokens <= kMaxSplitTokens, has_units = !workspace_.layout().attention.empty();
+  if (has_units) {
+    const gpu::UploadLayout::GroupUnits& group = workspace_.layout().attention[static_cast<size_t>(kv.group)];
+    params.units = static_cast<int>(group.units);
+    params.n_units = static_cast<int>(group.n_units);
+    params.rows = static_cast<int>(group.rows);
+    params.max_units = group.limits.max_units;
+  }
+  if (is_split || has_units) {
     accesses.writes.push_back({params.partial, workspace_.attention_partial().size()});
     accesses.writes.push_back({params.done_counters, workspace_.attention_done_counters().size()});
   }
@@ -83,12 +90,14 @@ Status Lowering::emit_attention(const Node& n, shader::AttentionParams& params, 
                                             .kv_format = cache_.kv_format().name,
                                             .n_head_segments = n_head_segments(n),
                                             .is_split = is_split,
+                                            .has_units = has_units,
                                             .is_fused = is_fused}));
   const int heads_per_kv_head = params.n_heads / kv.kv_heads;
   params.heads_per_tile = std::min(heads_per_kv_head, shape.rows);
   params.tokens_per_tile = is_split ? 1 : std::max(1, shape.rows / params.heads_per_tile);
   shape.key.constants.insert(shape.key.constants.end(),
-                             {{kSpecAttentionFused, is_fused ? 1 : 0},
+                             {{kSpecAttentionUnits, has_units ? 1 : 0},
+                              {kSpecAttentionFused, is_fused ? 1 : 0},
                               {kSpecHeadSegments, n_head_segments(n)},
                               {kSpecUnalignedRows, kv.k_dim % 4 == 0 && kv.v_dim % 4 == 0 ? 0 : 1}});
   const int64_t n_tiles = kv.kv_heads * ceil_div(heads_per_kv_head, params.heads_per_tile);
@@ -97,7 +106,8 @@ Status Lowering::emit_attention(const Node& n, shader::AttentionParams& params, 
   // A layer that shares another layer's KV cache reads pages written by another dispatch of the step: needs a barrier.
   const bool uses_counter_sync = is_fused && params.parts[kKey].x != 0;
   return emit(uses_counter_sync ? with_counter_sync(shape.key, n_tiles * n_splits) : shape.key, params,
-              {n_tiles, ceil_div(sizes_.max_tokens, params.tokens_per_tile), n_splits}, accesses, n_tiles);
+              {n_tiles, params.max_units + ceil_div(sizes_.max_tokens, params.tokens_per_tile), n_splits}, accesses,
+              n_tiles);
 }
 
 Result<AttentionShape> attention_shape(const Capabilities& device, const AttentionSize& size) {
@@ -128,9 +138,10 @@ Result<AttentionShape> attention_shape(const Capabilities& device, const Attenti
   const bool uses_coopmat = device.has_coopmat_f16 && size.kv_format == "f16" && v_dim <= kMaxCoopmatValueDim &&
                             fits(coopmat_bytes(16), fused_floats);  // decode too
   if (uses_coopmat) {
-    return shape("attention_coopmat", size.is_split || !fits(coopmat_bytes(32), head_floats) ? 16 : 32);
+    const bool is_tile_of_one = size.is_split || size.has_units;
+    return shape("attention_coopmat", is_tile_of_one || !fits(coopmat_bytes(32), head_floats) ? 16 : 32);
   }
-  int rows = size.is_split ? 2 : 8;  // few rows per workgroup keep the latency of small steps low
+  int rows = size.is_split ? 2 : size.has_units ? 4 : 8;  // few rows per workgroup keep the latency of small steps low
   while (rows > 1 && !fits(float_bytes(rows), head_floats)) rows /= 2;
   if (fits(float_bytes(rows), head_floats)) return shape("attention", rows);
   return fail(ErrorCode::unsupported, "{} has {} bytes of shared memory; attention with heads of dimension {} needs {}",

@@ -13,7 +13,7 @@ bool Lowering::stages_row(const gpu::MatmulCall& call) const {
 // For enough rows; either all experts of a model or none.
 bool Lowering::uses_coopmat(const DeviceMatrix& matrix, bool is_expert) const {
   if (device_.coopmat_k == 0 || matrix.format->q8_block == 0) return false;
-  return !is_expert || workspace_.expert_tile_rows() == kMatrixExpertRows;
+  return !is_expert || workspace_.has_matrix_experts();
 }
 
 bool has_planes(const Capabilities& device, const PanelFormat& format, int warp_rows) {
@@ -36,6 +36,20 @@ Lowering::MatmulShape Lowering::matmul_shape(const gpu::MatmulCall& call, int64_
   const bool is_small_batch = x_rows <= kMaxSplitTokens;
   const std::string format(matrix.format->name);
   const ExpertMode expert_mode = !is_expert ? kDense : is_small_batch ? kPairPerTile : kSortedTiles;
+  // The tiles of experts are those of the largest step of the class.
+  const bool is_small_gemm = is_expert ? !is_small_batch && workspace_.expert_tile_rows() == kSmallTileRows
+                                       : uses_gemm_small(x_rows, /*is_expert=*/false);
+  if (is_small_gemm && uses_coopmat(matrix, is_expert)) {
+    const int n_tiles = is_expert || x_rows <= kSmallTileRows ? 1 : 2;
+    return {{"gemm_small." + format,
+             {{kSpecGemmSmallTiles, n_tiles},
+              {kSpecGemmDepth, device_.coopmat_k},
+              {kSpecLinearKSplits, k_splits(matrix)},
+              {kSpecMatmulExpertMode, expert_mode}}},
+            kSmallTileRows * n_tiles,
+            kPanelRows * (kWarps / k_splits(matrix)),
+            true};
+  }
   if (!is_small_batch && uses_coopmat(matrix, is_expert)) {
     const int warp_rows =
         is_expert || x_rows <= kMatrixExpertRows ? 2 : 4;  // warps along the activation rows, 32 rows each
@@ -54,10 +68,12 @@ Lowering::MatmulShape Lowering::matmul_shape(const gpu::MatmulCall& call, int64_
   const int quads = !stages ? 1 : matrix.n_segments * kSegmentElems <= 4096 ? 256 : max_inputs / 16;
   const int n_experts = !call.route ? 1 : static_cast<int>(ceil_div(width(call.route->in[0]), 32) * 32);
   const MatmulInputKind input = call.gate ? kGatedNormInput : call.norm ? kNormInput : kPlainInput;
-  // Split-K for small matrices, which would leave most of the device idle. Not for float weights: their warps share a
-  // staged segment of the activations.
-  const int64_t n_workgroups = ceil_div(matrix.n_out, kPanelRows * kWarps) * ceil_div(x_rows, rows);
-  const bool is_small = matrix.format->q8_block > 0 && n_workgroups < 2 * multiprocessors_of(device_);
+  // Split-K for small matrices, which would leave most of the device idle. With float weights only for few rows: else
+  // their warps share a staged segment of the activations.
+  const int64_t n_unsplit = ceil_div(matrix.n_out, kPanelRows * kWarps) * ceil_div(x_rows, rows);
+  const bool can_split = matrix.format->q8_block > 0 || (!is_expert && x_rows <= kMaxSmallRows);
+  const bool is_small = can_split && n_unsplit < 2 * multiprocessors_of(device_);
+  if (is_small && matrix.format->q8_block == 0) rows = std::min(rows, tuning_of(device_).small_batch_rows);
   const bool splits = is_small_batch || is_small;
   // A dispatch of few workgroups (a router) may use more registers for loads in flight: occupancy does not matter.
   const bool has_few_workgroups =
@@ -127,6 +143,10 @@ Status Lowering::lower(const gpu::MatmulCall& call) {
   int64_t n_output_tiles = 0;
   for (int part = 0; part < (call.act ? 1 : params.n_parts); ++part) {
     n_output_tiles += ceil_div(params.parts[part].n_out, shape.outputs);
+  }
+  if (shape.is_item_list) {  // as many workgroups as run at once
+    const int64_t n_workgroups = int64_t{multiprocessors_of(device_)} * tuning_of(device_).small_gemm_workgroups;
+    return emit(shape.key, params, {std::min(n_output_tiles * n_tiles, n_workgroups)}, accesses);
   }
   return emit(with_counter_sync(shape.key, n_output_tiles * n_tiles), params, {n_output_tiles, n_tiles}, accesses);
 }

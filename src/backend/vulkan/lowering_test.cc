@@ -41,6 +41,27 @@ TEST(VulkanBarriers, separate_dispatches_whose_accesses_conflict) {
   EXPECT_EQ(barriers_of(dispatches), (std::vector<bool>{false, false, true, false, true, true, false}));
 }
 
+TEST(VulkanBarriers, are_fewer_if_dispatches_are_ordered_by_depth) {
+  const MemoryRange x{0, 100}, a{100, 100}, b{200, 100}, normed_a{300, 100}, normed_b{400, 100};
+  std::vector<Dispatch> dispatches = {
+      dispatch({}, {x}),                    // 0
+      dispatch({x}, {a}),                   // 1
+      dispatch({a}, {normed_a}),            // 2
+      dispatch({x}, {b}),                   // 1
+      dispatch({b}, {normed_b}),            // 2
+      dispatch({normed_a, normed_b}, {x}),  // 3
+      dispatch({}, {a}),                    // 3: what was read at 2
+      dispatch({{1000, 4}}, {{1000, 4}}),   // 0
+  };
+  for (size_t i = 0; i < dispatches.size(); ++i) dispatches[i].params_offset = static_cast<uint32_t>(i);
+  order_by_depth(dispatches);
+  insert_barriers(dispatches);
+  std::vector<uint32_t> order;
+  for (const Dispatch& d : dispatches) order.push_back(d.params_offset);
+  EXPECT_EQ(order, (std::vector<uint32_t>{0, 7, 1, 3, 2, 4, 5, 6}));
+  EXPECT_EQ(barriers_of(dispatches), (std::vector<bool>{false, false, true, false, true, false, true, false}));
+}
+
 // Three batches of one, two and one dispatches.
 Program chain(int arrivals_of_last) {
   Program program;

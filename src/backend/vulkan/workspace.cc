@@ -10,20 +10,24 @@ namespace zinc::vulkan {
 namespace {
 
 // Float experts have no cooperative-matrix kernel, and all experts of a model use the same tile size.
-int expert_tile_rows(const Graph& graph, const gpu::Weights& weights, const Capabilities& device) {
-  if (device.coopmat_k == 0) return tuning_of(device).prefill_rows;
-  const bool all_quantized = std::ranges::all_of(graph.nodes(), [&](const Node& n) {
-    return n.op != Op::moe_linear || weights.matrix(graph.info(n.in[1]).name)->format->q8_block > 0;
-  });
-  return all_quantized ? kMatrixExpertRows : tuning_of(device).prefill_rows;
+bool has_matrix_experts(const Graph& graph, const gpu::Weights& weights, const Capabilities& device) {
+  return device.coopmat_k > 0 && std::ranges::all_of(graph.nodes(), [&](const Node& n) {
+           return n.op != Op::moe_linear || weights.matrix(graph.info(n.in[1]).name)->format->q8_block > 0;
+         });
 }
 
 gpu::KernelLimits kernel_limits(const Capabilities& device) {
+  // The activation after gemm_small.comp is a dispatch of its own, which quantizes its result for the next matmul.
+  const bool has_coopmat = device.coopmat_k > 0;
+  const auto has_gated_epilogue = [has_coopmat](const PanelFormat& format, bool has_experts, int64_t n_rows) {
+    return !has_coopmat || format.q8_block == 0 || !uses_gemm_small(n_rows, has_experts);
+  };
   return {.max_warp_head_dim = 2 * kSegmentElems,
           .max_matmul_parts = kMaxParts,
           .max_launch_parts = kMaxParts,
           .has_output_row_prologue = true,
           .max_prologue_elems = max_float_inputs(device),
+          .has_gated_epilogue = has_gated_epilogue,
           .max_inline_q8_rows = 1,
           .max_inline_q8_elems = kMaxQuantizedInputs,
           .max_experts_used = kMaxMoeDownExperts,
@@ -64,6 +68,11 @@ const gpu::KernelFormats& kernel_formats() {
   return kFormats;
 }
 
+bool uses_gemm_small(int64_t n_rows, bool is_expert) {
+  constexpr int64_t kMaxDotRows = 4;
+  return n_rows > (is_expert ? kMaxSplitTokens : kMaxDotRows) && n_rows <= kMaxSmallRows;
+}
+
 int max_float_inputs(const Capabilities& device) {
   constexpr size_t kMaxInputs = 8192, kOtherSharedBytes = 6144;  // of the kernels, besides the row
   const size_t fits =
@@ -74,12 +83,20 @@ int max_float_inputs(const Capabilities& device) {
 Result<std::unique_ptr<Workspace>> Workspace::allocate(const Graph& graph, const gpu::Weights& weights,
                                                        const gpu::Cache& cache, gpu::Device& device,
                                                        const Capabilities& capabilities, const Bucket& bucket) {
-  const gpu::WorkspaceOptions options{.kernels = kernel_limits(capabilities),
-                                      .upload = {.has_logit_rows = true},
-                                      .expert_tile_rows = vulkan::expert_tile_rows(graph, weights, capabilities),
-                                      .sample_splits = kSampleSplits,
-                                      .counts_rows = true};
+  const bool has_matrix_experts = vulkan::has_matrix_experts(graph, weights, capabilities);
+  const int matrix_rows = uses_gemm_small(bucket.max_tokens, /*is_expert=*/true) ? kSmallTileRows : kMatrixExpertRows;
+  // Fewer tokens have a grid of KV splits; in larger steps most tokens are those of prompts.
+  constexpr int kMaxUnitTokens = 256;
+  const bool has_units =
+      bucket.max_seqs > 1 && bucket.max_tokens > kMaxSplitTokens && bucket.max_tokens <= kMaxUnitTokens;
+  const gpu::WorkspaceOptions options{
+      .kernels = kernel_limits(capabilities),
+      .upload = {.has_logit_rows = true, .attention_blocks = has_units ? 2 * multiprocessors_of(capabilities) : 0},
+      .expert_tile_rows = has_matrix_experts ? matrix_rows : tuning_of(capabilities).prefill_rows,
+      .sample_splits = kSampleSplits,
+      .counts_rows = true};
   std::unique_ptr<Workspace> workspace(new Workspace(graph, weights, cache, bucket, options));
+  workspace->has_matrix_experts_ = has_matrix_experts;
   if (Status s = workspace->allocate_buffers(device); !s.ok()) return s.error();
   // For steps of one token only, of which a plan has one class: counters are never reset, so a second class would have
   // to count in the same steps.

@@ -21,8 +21,12 @@ const gpu::KernelFormats& kernel_formats();  // the files of shader/format and s
 inline constexpr int kMaxQuantizedInputs = 16384;
 int max_float_inputs(const Capabilities& device);
 
-// Rows of one expert per tile on cooperative matrices.
+// Rows of one expert per tile on cooperative matrices: gemm.comp, gemm_planes.comp.
 inline constexpr int kMatrixExpertRows = 64;
+// Rows of activations per tile of gemm_small.comp, which runs matmuls of up to kMaxSmallRows rows.
+inline constexpr int kSmallTileRows = 16, kMaxSmallRows = 64;
+// Fewer rows are faster on integer dot products: all of them, or of experts, which rarely have a row in common.
+bool uses_gemm_small(int64_t n_rows, bool is_expert);
 
 // (cos, sin) of multiples of kFinePositions, and of the positions between them.
 struct RopeBuffers {
@@ -40,6 +44,8 @@ class Workspace final : public gpu::Workspace {
 
   Q8Activation q8(const gpu::QuantizedActivation& activation) const;
   const RopeBuffers& rope_buffers(const Node& rope) const { return rope_buffers_[rope_index(rope)]; }
+  // All experts are multiplied on cooperative matrices.
+  bool has_matrix_experts() const { return has_matrix_experts_; }
   // kCounterBytes per dispatch batch; empty: steps of several tokens, which use barriers.
   const Buffer& sync_counters() const { return sync_counters_; }
 
@@ -52,6 +58,7 @@ class Workspace final : public gpu::Workspace {
 
   std::vector<RopeBuffers> rope_buffers_;  // as rope_frequencies()
   Buffer sync_counters_;
+  bool has_matrix_experts_ = false;
 };
 
 }  // namespace zinc::vulkan

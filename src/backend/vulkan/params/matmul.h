@@ -1,4 +1,4 @@
-// Parameters of linear.comp, gemm.comp, gemm_planes.comp, moe_down.comp and embed.comp. Declared once: host C++, and
+// Parameters of linear.comp, gemm*.comp, moe_down.comp and embed.comp. Declared once: host C++, and
 // GLSL by tools/shaders.
 #pragma once
 

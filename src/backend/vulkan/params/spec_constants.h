@@ -14,7 +14,7 @@ enum SpecConstant : uint32_t {
   kSpecWarmUp,         // counter_sync.glsl
   kSpecUnalignedRows,  // quantize.glsl
 
-  // linear, moe_down, gemm, gemm_planes: matmul.glsl, segments.glsl, prologue.glsl, moe_route.glsl
+  // linear, moe_down, gemm, gemm_planes, gemm_small: matmul.glsl, segments.glsl, prologue.glsl, moe_route.glsl
   kSpecMatmulGatedAct,
   kSpecMatmulStagesRow,
   kSpecMatmulRowQuads,
@@ -30,10 +30,12 @@ enum SpecConstant : uint32_t {
   kSpecMoeDownPrefetch,
   kSpecGemmWarpRows,
   kSpecGemmDepth,
+  kSpecGemmSmallTiles,
 
   // attention, attention_coopmat, qk_norm_rope: attention.glsl, kv.glsl, qk_norm_rope.glsl
   kSpecAttentionRows,
   kSpecAttentionSplitKv,
+  kSpecAttentionUnits,
   kSpecAttentionFused,
   kSpecAttentionKeyDim,
   kSpecAttentionValueDim,

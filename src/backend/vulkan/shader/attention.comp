@@ -114,7 +114,7 @@ void attend_chunk(int chunk, int partial_index) {
         precise float sum = partial_sums[offset][i % 4];
         for (int w = 1; w < kWarps; ++w) sum = sum + partial_sums[offset + w * kRound * 32][i % 4];
         if (is_split_kv) {
-          CoherentFloats(partial_of(row_token(r), row_head(r), partial_index)).data[dim] = sum;
+          CoherentFloats(partial_of(row_head(r), partial_index)).data[dim] = sum;
         } else if (chunk_softmax[r].x != kNegInf) {
           vec2 running = running_softmax[r];
           float old_scale, new_scale;

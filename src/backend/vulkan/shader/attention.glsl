@@ -3,7 +3,8 @@
 // probabilities); merge_softmax() merges chunks in order. One workgroup loops over all chunks, or several share them (kSplitKv:
 // split-KV; the last workgroup to finish merges). A row's result is bit-identical either way, whatever rows share its workgroup.
 // kFused (decode): the workgroup also applies norm and RoPE to its queries, and to the new key and value if they are in its
-// chunk. Grid: tiles of heads that share a KV head, tiles of tokens, KV splits.
+// chunk. Grid: tiles of heads that share a KV head; tiles of tokens; KV splits. kUnits (many sequences): before the tiles of
+// tokens come the units of gpu/attention_units.h, a part of one token's chunks each.
 #include "memory.glsl"
 #include "reduce.glsl"
 #include "activation.glsl"
@@ -15,6 +16,7 @@
 
 layout(constant_id = kSpecAttentionRows) const int N = 2;  // rows per workgroup; a row is one head of one token
 layout(constant_id = kSpecAttentionSplitKv) const int kSplitKv = 1;
+layout(constant_id = kSpecAttentionUnits) const int kUnits = 0;
 layout(constant_id = kSpecAttentionFused) const int kFused = 0;
 layout(constant_id = kSpecAttentionKeyDim) const int kKeyDim = 128;  // padded to a multiple of 32
 layout(constant_id = kSpecAttentionValueDim) const int kValueDim = 128;
@@ -34,6 +36,7 @@ void write_results();  // REQUIRES: every thread of the workgroup calls
 // The workgroup's rows: consecutive tokens of one sequence, and heads that share a KV head.
 int tile_seq, tile_token, tile_tokens, tile_kv_head, tile_head, tile_heads, tile_rows, tile_position, tile_oldest;
 int tile_page_table;  // page_table_of() its sequence
+int tile_first_partial, tile_partials;  // split-KV: partial results of the token, per head
 bool is_split_kv;  // split-KV: other workgroups process other chunks of the same rows
 
 int row_position(int r) { return tile_position + r / tile_heads; }
@@ -71,11 +74,11 @@ void write_result(int r, int dim, float result, vec2 softmax) {
 uint64_t keys_of(int position) { return head_of(p.kv, page_at(tile_page_table, position), tile_kv_head); }
 
 int n_value_vec4s() { return (p.kv.v_dim + 3) / 4; }
-uint64_t partial_of(int token, int head, int chunk) {
-  return p.partial + uint64_t((token * p.n_heads + head) * p.n_chunks + chunk) * uint64_t((n_value_vec4s() + 1) * 16);
+uint64_t partial_of(int head, int chunk) {
+  return p.partial + uint64_t(tile_first_partial * p.n_heads + head * tile_partials + chunk) * uint64_t((n_value_vec4s() + 1) * 16);
 }
 void write_partial_softmax(int r, int partial_index) {
-  CoherentQuads(partial_of(row_token(r), row_head(r), partial_index)).data[n_value_vec4s()] = vec4(chunk_softmax[r], 0, 0);
+  CoherentQuads(partial_of(row_head(r), partial_index)).data[n_value_vec4s()] = vec4(chunk_softmax[r], 0, 0);
 }
 
 // Address of the warp's page within a chunk; 0: every position is masked.
@@ -92,7 +95,7 @@ void merge_chunks(int r, int vec4_idx, int n_chunks, out vec4 result, out vec2 s
   for (int first = 0; first < n_chunks; first += kChunksInFlight) {
     vec4 values[kChunksInFlight], softmaxes[kChunksInFlight];
     [[unroll]] for (int k = 0; k < kChunksInFlight; ++k) {
-      uint64_t chunk = partial_of(row_token(r), row_head(r), min(first + k, n_chunks - 1));
+      uint64_t chunk = partial_of(row_head(r), min(first + k, n_chunks - 1));
       values[k] = CoherentQuads(chunk).data[vec4_idx];
       softmaxes[k] = CoherentQuads(chunk).data[n_value_vec4s()];
     }
@@ -106,14 +109,14 @@ void merge_chunks(int r, int vec4_idx, int n_chunks, out vec4 result, out vec2 s
   }
 }
 
-// Counts finished splits; the last workgroup merges all chunks. Returns whether this was the last.
-bool merge_splits(int n_chunks, int n_workgroups) {
+// Counts finished chunks; the last workgroup merges all of them. Returns whether this was the last.
+bool merge_splits(int n_chunks, int n_own_chunks) {
   memoryBarrierBuffer();
   barrier();
   if (thread_id() == 0) {
-    uint64_t counter = p.done_counters + uint64_t(gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * 4ul;
-    uint before = atomicAdd(Counter(counter).count, 1u);
-    is_last_workgroup = before + 1u == uint(n_workgroups) ? 1u : 0u;
+    uint64_t counter = p.done_counters + uint64_t(uint(tile_token) * gl_NumWorkGroups.x + gl_WorkGroupID.x) * 4ul;
+    uint before = atomicAdd(Counter(counter).count, uint(n_own_chunks));
+    is_last_workgroup = before + uint(n_own_chunks) == uint(n_chunks) ? 1u : 0u;
     if (is_last_workgroup != 0u) Counter(counter).count = 0u;
   }
   barrier();
@@ -166,24 +169,24 @@ void load_queries(bool is_warm_up) {
   }
 }
 
-void attend_tile() {
-  int first = tile_oldest / kChunkPositions, last = last_position() / kChunkPositions;
-  int begin = kSplitKv != 0 ? int(gl_WorkGroupID.z) : 0, stride = kSplitKv != 0 ? int(gl_NumWorkGroups.z) : 1;
-  if (first + begin > last) return;
-  int n_workgroups = min(stride, last - first + 1);
+// Attends to the chunks begin, begin + stride, .. before end.
+void attend_tile(int begin, int end, int stride) {
+  int first = tile_oldest / kChunkPositions, n_chunks = last_position() / kChunkPositions - first + 1;
+  if (begin >= end) return;
+  int n_own_chunks = (end - begin + stride - 1) / stride;
   // The warm-up pass writes neither the new key and value nor partial results: an earlier layer may still read its own.
   [[dont_unroll]] for (int pass = 1 - kWarmUp; pass < 2; ++pass) {
-    is_split_kv = n_workgroups > 1 && pass == 1;
+    is_split_kv = n_own_chunks < n_chunks && pass == 1;
     load_queries(pass == 0);
     clear_accumulators();
     if (thread_id() < N) running_softmax[thread_id()] = vec2(kNegInf, 0);
     barrier();
-    int end = pass == 0 ? first + begin : last;
-    for (int chunk = first + begin; chunk <= end; chunk += stride) attend_chunk(chunk, chunk - first);
+    int pass_end = pass == 0 ? begin + 1 : end;
+    for (int chunk = begin; chunk < pass_end; chunk += stride) attend_chunk(chunk, chunk - first);
   }
   bool is_written = true;
   if (is_split_kv) {
-    is_written = merge_splits(last - first + 1, n_workgroups);
+    is_written = merge_splits(n_chunks, n_own_chunks);
   } else {
     write_results();
   }
@@ -191,24 +194,47 @@ void attend_tile() {
   if (is_written) signal_done(p.sync);  // once per tile
 }
 
+// The rows of tokens `token` to `end` - 1 that belong to its sequence.
+void select_tokens(int token, int end) {
+  int heads_per_kv_head = p.n_heads / p.kv.kv_heads, tiles = (heads_per_kv_head + p.heads_per_tile - 1) / p.heads_per_tile;
+  int head_in_kv_head = int(gl_WorkGroupID.x) % tiles * p.heads_per_tile;
+  tile_kv_head = int(gl_WorkGroupID.x) / tiles;
+  tile_seq = kFused != 0 ? 0 : Ints(step.seq_of_token).data[token];
+  tile_token = token;
+  tile_tokens = kFused != 0 ? 1 : min(end, Ints(step.seq_begin).data[tile_seq + 1]) - token;
+  tile_page_table = page_table_of(p.kv.group, tile_seq);
+  tile_head = tile_kv_head * heads_per_kv_head + head_in_kv_head;
+  tile_heads = min(p.heads_per_tile, heads_per_kv_head - head_in_kv_head);
+  tile_rows = tile_tokens * tile_heads;
+  tile_position = Ints(step.positions).data[token];
+  tile_oldest = p.window > 0 ? max(0, tile_position - p.window + 1) : 0;
+  tile_first_partial = token * p.n_chunks;
+  tile_partials = p.n_chunks;
+}
+
+int split_row(int token, int field) { return Ints(step.counts).data[p.rows + 3 * token + field]; }  // of AttentionRow
+
+void attend_unit(int unit) {
+  if (unit >= Ints(step.counts).data[p.n_units]) return;
+  int from = p.units + 3 * unit, token = Ints(step.counts).data[from];
+  select_tokens(token, token + 1);
+  tile_first_partial = split_row(token, 0);
+  tile_partials = split_row(token, 1);
+  attend_tile(Ints(step.counts).data[from + 1], Ints(step.counts).data[from + 2], 1);
+}
+
 void main() {
+  if (kUnits != 0 && int(gl_WorkGroupID.y) < p.max_units) {
+    attend_unit(int(gl_WorkGroupID.y));
+    return;
+  }
   // Tiles with the most positions first, so that the tail is short.
   int tile = int(gl_NumWorkGroups.y - 1u - gl_WorkGroupID.y), first = tile * p.tokens_per_tile, n_tokens = rows_of(p.n_rows);
-  if (first >= n_tokens) return;
-  int heads_per_kv_head = p.n_heads / p.kv.kv_heads, tiles = (heads_per_kv_head + p.heads_per_tile - 1) / p.heads_per_tile;
-  int head_in_kv_head = int(gl_WorkGroupID.x) % tiles * p.heads_per_tile, end = min(n_tokens, first + p.tokens_per_tile);
-  tile_kv_head = int(gl_WorkGroupID.x) / tiles;
-  for (int t = first; t < end;) {  // one sequence at a time
-    tile_seq = kFused != 0 ? 0 : Ints(step.seq_of_token).data[t];
-    tile_token = t;
-    tile_tokens = kFused != 0 ? 1 : min(end, Ints(step.seq_begin).data[tile_seq + 1]) - t;
-    tile_page_table = page_table_of(p.kv.group, tile_seq);
-    tile_head = tile_kv_head * heads_per_kv_head + head_in_kv_head;
-    tile_heads = min(p.heads_per_tile, heads_per_kv_head - head_in_kv_head);
-    tile_rows = tile_tokens * tile_heads;
-    tile_position = Ints(step.positions).data[t];
-    tile_oldest = p.window > 0 ? max(0, tile_position - p.window + 1) : 0;
-    attend_tile();
-    t += tile_tokens;
+  int split = kSplitKv != 0 ? int(gl_WorkGroupID.z) : 0, stride = kSplitKv != 0 ? int(gl_NumWorkGroups.z) : 1;
+  int end = min(n_tokens, first + p.tokens_per_tile);
+  for (int t = first; t < end; t += tile_tokens) {  // one sequence at a time
+    select_tokens(t, end);
+    if (kUnits != 0 && split_row(t, 1) > 0) continue;
+    attend_tile(tile_oldest / kChunkPositions + split, last_position() / kChunkPositions + 1, stride);
   }
 }

@@ -201,7 +201,7 @@ void write_partials(int partial_index) {
   store_results();
   for (int i = thread_id(); i < tile_rows * p.kv.v_dim; i += kThreads) {
     int r = i / p.kv.v_dim, dim = i % p.kv.v_dim;
-    CoherentFloats(partial_of(row_token(r), row_head(r), partial_index)).data[dim] = result_at(r, dim);
+    CoherentFloats(partial_of(row_head(r), partial_index)).data[dim] = result_at(r, dim);
   }
   if (thread_id() < tile_rows) write_partial_softmax(thread_id(), partial_index);
 }

@@ -16,6 +16,7 @@
 #include FORMAT
 #include "matmul.glsl"
 #include "gemm.glsl"
+#include "planes.glsl"
 
 const int kStageGroups = kSegmentGroups / 2;  // quant groups per stage
 const int kPlaneQuads = 2 * kStageGroups, kRowStride = kPlaneQuads + 1;  // of a row or an output in a plane, in uvec4 (16 bytes)
@@ -72,34 +73,6 @@ void load_stage(int s, int first_group) {
   }
 }
 
-#ifdef NIBBLES
-// The low and the high three bits of the scale: products with a nibble fit into seven bits.
-const int kHighFactor = 8;
-void split_group(Raw n, Header h, int g, out uint low[8], out uint high[8]) {
-  uint scale = uint(header_scale(h, g));
-  [[unroll]] for (int i = 0; i < 8; ++i) {
-    uint nibbles = n[i % 4] >> 4 * (i / 4) & 0x0F0F0F0Fu;
-    low[i] = nibbles * (scale & 7u);
-    high[i] = nibbles * (scale >> 3);
-  }
-}
-#else
-// Products have 13 bits and a sign; the low plane has their low seven bits, the high plane the rest. Two products share a
-// word; adding 8192 makes them non-negative.
-const int kHighFactor = 128;
-void split_group(Raw raw, Header h, int g, out uint low[8], out uint high[8]) {
-  int w[8];
-  unpack(raw, w);
-  [[unroll]] for (int i = 0; i < 8; ++i) {
-    int scale = HALF_GROUP_SCALES != 0 ? header_scale(h, 2 * g + i / 4) : header_scale(h, g);
-    uint shifted = uint(w[i]) ^ 0x80808080u, offset = uint(8192 - 128 * scale) * 0x00010001u;
-    uint even = (shifted & 0x00FF00FFu) * uint(scale) + offset, odd = (shifted >> 8 & 0x00FF00FFu) * uint(scale) + offset;
-    low[i] = (even & 0x007F007Fu) | (odd & 0x007F007Fu) << 8;
-    high[i] = uint(subtract_bytes((even >> 7 & 0x007F007Fu) | (odd << 1 & 0x7F007F00u), 64u));
-  }
-}
-#endif
-
 void store_stage(int first_group) {
   [[unroll]] for (int i = 0; i < kXLoads; ++i) {
     int item = i * kThreads + thread_id();
@@ -137,16 +110,6 @@ void load_factors(int s) {
 #endif
 }
 
-#if HAS_MIN
-// Low and high parts of the thread's four sums.
-void split_sums(out uvec2 low, out uvec2 high) {
-  ivec4 lows = ((x_sums_prefetch + 32) & 63) - 32;
-  vec4 l = vec4(lows), h = vec4(x_sums_prefetch - lows);
-  low = uvec2(packHalf2x16(l.xy), packHalf2x16(l.zw));
-  high = uvec2(packHalf2x16(h.xy), packHalf2x16(h.zw));
-}
-#endif
-
 void store_factors() {
   int row = thread_id() / 2, row_half = thread_id() & 1;
   if (row >= kTileRows) return;
@@ -154,7 +117,7 @@ void store_factors() {
 #if HAS_MIN
   if (kOverlaid) return;
   int to = row * (kMinStride / 4) + row_half;
-  split_sums(x_sums[to], x_sums[to + 2]);
+  split_sums(x_sums_prefetch, x_sums[to], x_sums[to + 2]);
 #endif
 }
 
@@ -170,7 +133,7 @@ void store_overlaid() {
   int to = kSumsOffset + thread_id() / 2 * kMinQuads, row_half = thread_id() & 1;
   if (thread_id() >= 2 * kTileRows) return;
   uvec2 low, high;
-  split_sums(low, high);
+  split_sums(x_sums_prefetch, low, high);
   [[unroll]] for (int k = 0; k < 2; ++k) {
     stage[to][2 * row_half + k] = low[k];
     stage[to + 1][2 * row_half + k] = high[k];

@@ -7,28 +7,45 @@
 layout(set = 0, binding = 0, scalar) uniform Block { SortByExpertParams p; };
 
 shared int expert_offsets[kMaxExperts];  // counts, then the next free index per expert
+shared ivec2 thread_sums[kThreads];  // pairs and tiles of each thread's experts, then of all up to it
+
+const int kThreadExperts = kMaxExperts / kThreads;
+
+// Writes the tiles of the thread's experts, which begin at pair `at.x` and tile `at.y`.
+void write_tiles(ivec2 at) {
+  for (int i = 0; i < kThreadExperts; ++i) {
+    int e = thread_id() * kThreadExperts + i, n = expert_offsets[e];
+    for (int k = 0; k < n; k += p.tile_rows, ++at.y) {
+      Ints(p.tiles).data[3 * at.y] = e;
+      Ints(p.tiles).data[3 * at.y + 1] = at.x + k;
+      Ints(p.tiles).data[3 * at.y + 2] = min(p.tile_rows, n - k);
+    }
+    expert_offsets[e] = at.x;
+    at.x += n;
+  }
+}
 
 void main() {
   int n_pairs = rows_of(p.n_rows) * p.n_experts_used;
-  for (int e = thread_id(); e < p.n_experts; e += kThreads) expert_offsets[e] = 0;
+  for (int e = thread_id(); e < kMaxExperts; e += kThreads) expert_offsets[e] = 0;
   barrier();
   for (int i = thread_id(); i < n_pairs; i += kThreads) atomicAdd(expert_offsets[Ints(p.ids).data[i]], 1);
   barrier();
-  if (thread_id() == 0) {
-    int begin = 0, n_tiles = 0;
-    for (int e = 0; e < p.n_experts; ++e) {
-      int n = expert_offsets[e];
-      for (int k = 0; k < n; k += p.tile_rows) {
-        Ints(p.tiles).data[3 * n_tiles] = e;
-        Ints(p.tiles).data[3 * n_tiles + 1] = begin + k;
-        Ints(p.tiles).data[3 * n_tiles + 2] = min(p.tile_rows, n - k);
-        ++n_tiles;
-      }
-      expert_offsets[e] = begin;
-      begin += n;
-    }
-    Ints(p.n_tiles).data[0] = n_tiles;
+  ivec2 own = ivec2(0);
+  for (int i = 0; i < kThreadExperts; ++i) {
+    int n = expert_offsets[thread_id() * kThreadExperts + i];
+    own += ivec2(n, (n + p.tile_rows - 1) / p.tile_rows);
   }
+  thread_sums[thread_id()] = own;
+  barrier();
+  for (int distance = 1; distance < kThreads; distance *= 2) {
+    ivec2 before = thread_id() >= distance ? thread_sums[thread_id() - distance] : ivec2(0);
+    barrier();
+    thread_sums[thread_id()] += before;
+    barrier();
+  }
+  write_tiles(thread_sums[thread_id()] - own);
+  if (thread_id() == 0) Ints(p.n_tiles).data[0] = thread_sums[kThreads - 1].y;
   barrier();
   for (int i = thread_id(); i < n_pairs; i += kThreads) {
     Ints(p.sorted_pairs).data[atomicAdd(expert_offsets[Ints(p.ids).data[i]], 1)] = i;
