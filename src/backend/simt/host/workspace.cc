@@ -215,11 +215,7 @@ simt::Q8Activation Workspace::quantized(const gpu::QuantizedActivation& activati
                          .sum = reinterpret_cast<int*>(buffers.sum),
                          .wgmma_aux = nullptr,
                          .stride = buffers.stride,
-                         .is_in_mma_order = is_in_mma_order_ ? 1 : 0,
-                         .image = nullptr,
-                         .image_scales = nullptr,
-                         .image_sums = nullptr,
-                         .image_rows = 0};
+                         .is_in_mma_order = is_in_mma_order_ ? 1 : 0};
   const int64_t n_image_rows = image_rows(limits_, bucket_.max_tokens, activation, buffers.n_rows);
   if (n_image_rows == 0) {
     if (!is_in_mma_order_) out.wgmma_aux = reinterpret_cast<unsigned short*>(buffers.aux);

@@ -42,10 +42,10 @@ struct Q8Activation {
   // For gemm_small_wgmma.cu; null: unused. An image of the shared memory of its tiles: [segment][2][image_rows][128]
   // bytes in swizzled pieces of 16; [segment][image_rows] scales; [segment][image_rows][16] sums of groups as f16 in
   // two parts.
-  unsigned char* image;
-  float* image_scales;
-  unsigned short* image_sums;
-  int image_rows;
+  unsigned char* image = nullptr;
+  float* image_scales = nullptr;
+  unsigned short* image_sums = nullptr;
+  int image_rows = 0;
 };
 // Index of word `word` (four int8) of quant group `group` in a segment in mma order: lane i of a quad reads its B
 // fragments of mma.m16n8k32, words i and i + 4 of a group, as 16 bytes for two groups.
