@@ -97,6 +97,9 @@ std::vector<FusedCall> fuse(const Graph& graph, const GraphUses& uses, const Wei
 void append_extended_uses(const Graph& graph, const GraphUses& graph_uses, std::span<const FusedCall> calls,
                           std::vector<ExtendedUse>& uses) {
   for (const FusedCall& call : calls) {
+    if (const AttentionCall* attention = std::get_if<AttentionCall>(&call.kind)) {
+      uses.push_back({attention->node->in[0], call.at});  // prepared queries are in memory
+    }
     const auto is_internal = [&](Value v) {
       const Node* producer = graph_uses.producer(v);
       return keeps_intermediates_in_registers(call) && std::ranges::find(call.nodes, producer) != call.nodes.end();

@@ -21,7 +21,7 @@ struct WorkspaceOptions {
   int expert_tile_rows;      // (row, expert) pairs of one expert per tile
   int sample_splits;         // parts of a row of logits searched in parallel
   bool has_q8_aux = false;   // quantized activations have a copy as 16-bit floats (Q8Buffers::aux)
-  bool counts_rows = false;  // attention counts the finished chunks of each head per row, not only per head
+  bool counts_rows = false;  // attention without units counts finished chunks of each head per row, not only per head
 };
 
 // Addresses of a quantized activation's arrays.
@@ -50,7 +50,7 @@ class Workspace {
   Address address(Value v) const { return arena_.address() + offset(v) * sizeof(float); }
   const Buffer& arena() const { return arena_; }
   const GraphUses& uses() const { return uses_; }
-  StepClass sizes() const { return {bucket_.max_tokens, bucket_.max_outputs}; }
+  StepClass sizes() const { return class_of(bucket_); }
   const std::vector<FusedCall>& calls() const { return calls_; }
   const UploadLayout& layout() const { return layout_; }
   int max_seqs() const { return bucket_.max_seqs; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/simt/host/attention_shape.h"
 #include "backend/simt/host/gemm_small_shape.h"
 
 namespace zinc::simt::host {
@@ -20,10 +21,19 @@ bool has_gated_epilogue(const DeviceLimits& device, int max_tokens, const PanelF
 // Not in steps of many tokens of one sequence.
 bool has_split_rows(const Bucket& bucket) { return bucket.max_tokens <= gpu::kMaxSplitTokens || bucket.max_seqs > 1; }
 
+// Blocks of attention_units have whole segments of a row; those of attention_prefill do not.
+bool quantizes_attention(const Graph& graph, const gpu::Cache& cache, const DeviceLimits& device, const Bucket& bucket,
+                         const Node& attention) {
+  const simt::KvLayer kv = simt_kv_layer(cache.kv_layer(attention.as<zinc::AttentionParams>().cache_layer));
+  const int heads_per_kv_head = static_cast<int>(graph.info(attention.in[0]).shape[0]) / kv.kv_heads;
+  return !gpu::has_prefill_rows(gpu::class_of(bucket)) && mma_warps(kv, cache.kv_format(), device) > 0 &&
+         quantizes_units(kv, heads_per_kv_head, device);
+}
+
 gpu::KernelLimits kernel_limits(const DeviceLimits& device, int max_tokens) {
   const bool quantizes_inline = !runs_gemm_small(device, max_tokens);
   return {.max_warp_head_dim = simt::kSegmentElems,  // one warp per head
-          .max_q8_attention_rows = gpu::kMaxSplitTokens,
+          .has_gated_attention = true,
           .max_matmul_parts = simt::kMaxGemvParts,
           .max_launch_parts = simt::kMaxParts,
           .has_decode_kernels = has_decode_kernels(device),
@@ -91,12 +101,14 @@ Result<std::unique_ptr<Workspace>> Workspace::allocate(const Graph& graph, const
                                                        const gpu::Cache& cache, gpu::Device& device,
                                                        const DeviceLimits& limits, const Bucket& bucket) {
   const bool is_small = runs_gemm_small(limits, bucket.max_tokens);
-  const gpu::WorkspaceOptions options{
-      .kernels = kernel_limits(limits, bucket.max_tokens),
-      .upload = {.attention_blocks = has_split_rows(bucket) ? split_kv_blocks(limits) : 0},
-      .expert_tile_rows = is_small ? kMinGemmSmallColumns : simt::kTileTokens,
-      .sample_splits = simt::kSampleSplits,
-      .has_q8_aux = limits.has_wgmma() && !is_small};
+  gpu::WorkspaceOptions options{.kernels = kernel_limits(limits, bucket.max_tokens),
+                                .upload = {.attention_blocks = has_split_rows(bucket) ? split_kv_blocks(limits) : 0},
+                                .expert_tile_rows = is_small ? kMinGemmSmallColumns : simt::kTileTokens,
+                                .sample_splits = simt::kSampleSplits,
+                                .has_q8_aux = limits.has_wgmma() && !is_small};
+  options.kernels.quantizes_attention = [&graph, &cache, limits, bucket](const Node& attention) {
+    return quantizes_attention(graph, cache, limits, bucket, attention);
+  };
   std::unique_ptr<Workspace> workspace(new Workspace(graph, weights, cache, bucket, options));
   workspace->is_in_mma_order_ = is_small;
   if (Status s = workspace->allocate_buffers(device); !s.ok()) return s.error();
