@@ -119,6 +119,51 @@ Case make_two_groups(std::string_view name) {
                   });
 }
 
+// A norm of the queries, which are halves of packed heads; the other halves are the output gate; the result is read by
+// a matmul. Backends run all of it in few kernels, for one token, for batches and for prompts.
+Case make_gated(std::string_view name, const AttentionShape& s, std::string_view format) {
+  constexpr int64_t kOut = 40;
+  constexpr float kEps = 1e-6f;
+  CaseBuilder m(name);
+  m.kv_format(*s.kv_format);
+  m.tolerance(1.5e-2);
+  const std::vector<Value> in = m.inputs({{s.heads, 2 * s.k_dim}, {s.kv_heads, s.k_dim}, {s.kv_heads, s.v_dim}});
+  const Value norm = m.weight({s.k_dim}), matrix = m.weight({kOut, s.heads * s.v_dim}, *find_format(format));
+  GraphBuilder& g = m.g();
+  const Value gate = g.flatten(g.slice(in[0], s.k_dim, s.k_dim));
+  const Value q = g.rms_norm(g.slice(in[0], 0, s.k_dim), norm, kEps);
+  const Value a = g.attention({q, in[1], in[2]}, {.cache_layer = 0, .scale = s.scale});
+  const Value out = g.linear(g.gated_act(Act::sigmoid, gate, a), matrix);
+  const Doubles norm_weights = m.dequantized(norm), weights = m.dequantized(matrix);
+  const std::vector<std::vector<TokenChunk>> steps = {{{0, 0, 290}, {1, 0, 10}},
+                                                      {{0, 290, 1}},
+                                                      {{0, 291, 1}, {1, 10, 1}},
+                                                      {{1, 11, 12}, {0, 292, 1}},
+                                                      {{0, 293, 8}, {1, 23, 7}}};
+  const auto history = std::make_shared<History>();
+  return m.finish(out, steps, [=](const Token& token) {
+    (*history)[token.slot].emplace_back(through_cache(token.in[1], *s.kv_format),
+                                        through_cache(token.in[2], *s.kv_format));
+    const size_t dim = static_cast<size_t>(s.k_dim), heads = static_cast<size_t>(s.heads), width = heads * dim;
+    Token prepared = token;
+    prepared.in[0].assign(width, 0);
+    for (size_t h = 0; h < heads; ++h) {
+      const double* packed = token.in[0].data() + 2 * h * dim;
+      double squares = 0;
+      for (size_t i = 0; i < dim; ++i) squares += packed[i] * packed[i];
+      const double factor = 1 / std::sqrt(squares / static_cast<double>(dim) + double{kEps});
+      for (size_t i = 0; i < dim; ++i) prepared.in[0][h * dim + i] = packed[i] * factor * norm_weights[i];
+    }
+    Doubles row = attend(prepared, s, {}, *history);
+    for (size_t i = 0; i < width; ++i) row[i] /= 1 + std::exp(-token.in[0][i / dim * 2 * dim + dim + i % dim]);
+    Doubles result(static_cast<size_t>(kOut));
+    for (size_t o = 0; o < result.size(); ++o) {
+      for (size_t i = 0; i < width; ++i) result[o] += weights[o * width + i] * row[i];
+    }
+    return result;
+  });
+}
+
 }  // namespace
 
 std::vector<CaseSource> attention_cases() {
@@ -222,6 +267,13 @@ std::vector<CaseSource> attention_cases() {
   // Exceeds the shared memory for tensor cores on some GPUs.
   add("heads of 512", {.k_dim = 512, .v_dim = 512, .scale = 0.04f, .kv_format = &k_f16}, chunks);
   cases.push_back({"attention to another layer's cache", make_shared});
+  const auto add_gated = [&](std::string_view what, const AttentionShape& s, std::string_view format) {
+    cases.push_back(
+        {fmt::format("attention gated {}", what), [=](std::string_view name) { return make_gated(name, s, format); }});
+  };
+  add_gated("q8_0", {.heads = 8, .k_dim = 64, .v_dim = 64, .kv_format = &k_f16}, "q8_0");
+  add_gated("q4_k", {.heads = 4, .k_dim = 256, .v_dim = 256, .scale = 0.06f, .kv_format = &k_f16}, "q4_k");
+  add_gated("f32 cache", {.heads = 8, .k_dim = 64, .v_dim = 64}, "q8_0");
   cases.push_back({"attention in two page groups", make_two_groups});
   return cases;
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chrono>
+#include <limits>
 #include <span>
 #include <string_view>
 
@@ -15,11 +16,14 @@
 
 namespace zinc {
 
+inline constexpr int kAnySeqTokens = std::numeric_limits<int>::max();
+
 struct Bucket {
   int max_tokens = 1, max_seqs = 1, max_outputs = 1;
-  int min_class_tokens = 1;   // no step classes of fewer tokens: for tests, costs time
-  bool keep_values = false;   // Plan::value can read every value: for tests and tools, costs memory
-  bool time_kernels = false;  // Plan::kernel_times: for traces and tools, launches kernels one by one
+  int max_seq_tokens = kAnySeqTokens;  // of one sequence in a step
+  int min_class_tokens = 1;            // no step classes of fewer tokens: for tests, costs time
+  bool keep_values = false;            // Plan::value can read every value: for tests and tools, costs memory
+  bool time_kernels = false;           // Plan::kernel_times: for traces and tools, launches kernels one by one
 };
 
 // When a kernel of a step ran. GPU times are the device's own, placed on the host's clock.

@@ -28,7 +28,7 @@ std::string matrices_of(const Graph& graph, std::span<const int32_t> nodes) {
   return fmt::format("{} {}x{}{}{}", format, n_in, is_sum ? "(" : "", n_out, is_sum ? ")" : "");
 }
 
-// Kernels at the same nodes (prepare_heads, attention, merge_chunks) count as one call.
+// Kernels at the same nodes (prepare_heads, attention_units) count as one call.
 class KernelTable {
  public:
   KernelTable(const Graph& graph, const BatchShape& shape) : graph_(graph), cost_(cost_graph(graph, shape, {})) {}

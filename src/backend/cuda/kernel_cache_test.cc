@@ -53,9 +53,12 @@ const std::string kRoutedDown =
 const std::string kQuantizedDown =
     gemv("512, 8, 8, 0, 1, 0, 8, 2, 1, 5760, 256, 86016", "0, 0, 0",
          "using Rows = QuantizedInput; using Experts = WeightedExperts<8>; using SharedDown = NoSharedDown;");
-constexpr const char* kAttend = "inline constexpr AttentionDecodeShape kShape = {128, 128, 4, 4, 0, 0, 1, -1, 1};";
+constexpr const char* kAttend = "inline constexpr AttentionDecodeShape kShape = {128, 128, 4, 4, 0, 0, -1, 1, 1, 1};";
 constexpr const char* kAttendWindow =
-    "inline constexpr AttentionDecodeShape kShape = {256, 192, 8, 4, 1024, 1, 0, 2, 2};";
+    "inline constexpr AttentionDecodeShape kShape = {256, 192, 8, 4, 1024, 1, 2, 1, 0, 2};";
+constexpr const char* kUnits = "inline constexpr AttentionDecodeShape kShape = {128, 128, 8, 8, 0, 0, -1, 0, 0, 0};";
+constexpr const char* kUnitsWindow =
+    "inline constexpr AttentionDecodeShape kShape = {256, 192, 8, 4, 1024, 1, 2, 0, 0, 0};";
 
 // Every tile width, for dense matrices and for experts.
 void append_gemm_small(const gpu::PanelFormat& format, std::vector<KernelProgram>& to) {
@@ -79,12 +82,14 @@ std::vector<KernelProgram> programs(bool every_format, bool has_decode_kernels, 
     if (kv_format == "f32") continue;
     for (const auto& [n_warps, n_sets] : {std::pair{1, 1}, {2, 2}, {4, 1}, {8, 1}}) {
       all.push_back({"attention_mma", "",
-                     fmt::format("inline constexpr AttentionMmaShape kShape = {{{}, {}}};", n_warps, n_sets),
+                     fmt::format("inline constexpr AttentionMmaShape kShape = {{{}, {}, -1}};", n_warps, n_sets),
                      kv_format});
     }
     all.push_back({"attention_decode", "", kAttend, kv_format});
+    all.push_back({"attention_units", "", kUnits, kv_format});
   }
   all.push_back({"attention_decode", "", kAttendWindow, "q8_0"});
+  all.push_back({"attention_units", "", kUnitsWindow, "q8_0"});
   all.push_back({"norm_residual", "", "inline constexpr int kResidualSegments = 3;"});
   for (const int n : {1, 2, 4})
     all.push_back({"combine", "", fmt::format("inline constexpr int kCombineSegments = {};", n)});

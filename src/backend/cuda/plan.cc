@@ -131,7 +131,8 @@ gpu::LayoutOptions CudaPlan::layout_options(const Device& device) {
                                                    const Bucket& bucket) -> Result<std::unique_ptr<gpu::Workspace>> {
         ZINC_TRY(workspace, Workspace::allocate(model.graph, model.weights, model.cache, memory, limits, bucket));
         return std::unique_ptr<gpu::Workspace>(std::move(workspace));
-      }};
+      },
+      .has_batch_classes = true};
 }
 
 }  // namespace zinc::cuda

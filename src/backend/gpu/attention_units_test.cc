@@ -35,12 +35,11 @@ struct TestStep {
 
 struct Cut {
   std::vector<AttentionUnit> units;
-  std::vector<AttentionRow> rows;
+  std::vector<int> prefill_tokens;
 };
 Cut cut(const TestStep& step, int window, const AttentionUnitLimits& limits) {
-  Cut out{std::vector<AttentionUnit>(static_cast<size_t>(limits.max_units)),
-          std::vector<AttentionRow>(step.tokens.size())};
-  const int n = cut_attention_units(step.inputs(), window, limits, out.units, out.rows);
+  Cut out{std::vector<AttentionUnit>(static_cast<size_t>(limits.max_units)), std::vector<int>(step.tokens.size())};
+  const int n = cut_attention_units(step.inputs(), window, limits, out.units, out.prefill_tokens);
   out.units.resize(static_cast<size_t>(n));
   return out;
 }
@@ -59,10 +58,10 @@ TEST(AttentionUnits, long_rows_are_cut_into_units_of_equal_size_and_short_ones_a
   EXPECT_EQ(out.units[0].end_chunk, 3);
   EXPECT_EQ(out.units[3].first_chunk, 9);
   EXPECT_EQ(out.units[3].end_chunk, 10);
+  EXPECT_EQ(out.units[3].n_units, 4);
+  EXPECT_EQ(out.units[3].position, 10 * kChunkPositions - 1);
   EXPECT_EQ(out.units[4].token, 1);
-  EXPECT_EQ(out.rows[0].n_partials, 10);
-  EXPECT_EQ(out.rows[1].n_partials, 1);
-  EXPECT_EQ(out.rows[1].first_partial, 10);
+  EXPECT_EQ(out.units[4].n_units, 1);
 }
 
 TEST(AttentionUnits, sliding_window_begins_at_the_chunk_of_its_oldest_position) {
@@ -80,13 +79,18 @@ TEST(AttentionUnits, sequences_with_many_tokens_have_no_split_rows) {
   step.add(kMaxSplitTokens, 500);
   const Cut out = cut(step, 0, AttentionUnitLimits(kBucket, 1, 8, kChunks));
   for (size_t t = 0; t < step.tokens.size(); ++t) {
-    EXPECT_EQ(out.rows[t].n_partials > 0, t > kMaxSplitTokens) << t;
-    EXPECT_EQ(out.rows[t].prefill_token, static_cast<int>(t > kMaxSplitTokens ? step.tokens.size() : t));
+    EXPECT_EQ(out.prefill_tokens[t], static_cast<int>(t > kMaxSplitTokens ? step.tokens.size() : t));
+  }
+  ASSERT_EQ(out.units.size(), static_cast<size_t>(2 * kMaxSplitTokens)) << "two chunks each";
+  for (const AttentionUnit& unit : out.units) {
+    EXPECT_GT(unit.token, kMaxSplitTokens);
+    EXPECT_EQ(unit.position, 500 - (static_cast<int>(step.tokens.size()) - 1 - unit.token));
+    EXPECT_EQ(unit.n_cached, 500 - kMaxSplitTokens + 1) << "positions of this step are not cached";
   }
 }
 
 // Each chunk that a row sees is in exactly one unit, in order; partial results do not overlap and fit their memory; a
-// row with one partial result has one unit.
+// row of one unit has none.
 TEST(AttentionUnits, cover_each_visible_chunk_once_for_any_mix_of_lengths) {
   std::mt19937 random(1);
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
@@ -106,8 +110,8 @@ TEST(AttentionUnits, cover_each_visible_chunk_once_for_any_mix_of_lengths) {
     for (size_t s = 0; s + 1 < step.seq_begin.size(); ++s) {
       const bool is_split = step.seq_begin[s + 1] - step.seq_begin[s] <= kMaxSplitTokens;
       for (int t = step.seq_begin[s]; t < step.seq_begin[s + 1]; ++t) {
-        const AttentionRow& row = out.rows[static_cast<size_t>(t)];
-        ASSERT_EQ(row.n_partials > 0, is_split);
+        ASSERT_EQ(out.prefill_tokens[static_cast<size_t>(t)] != t, is_split);
+        ASSERT_EQ(!units[t].empty(), is_split);
         if (!is_split) continue;
         const int position = step.positions[static_cast<size_t>(t)];
         int next = window > 0 ? std::max(0, position - window + 1) / kChunkPositions : 0;
@@ -115,12 +119,13 @@ TEST(AttentionUnits, cover_each_visible_chunk_once_for_any_mix_of_lengths) {
         for (const AttentionUnit& unit : units[t]) {
           ASSERT_EQ(unit.first_chunk, next);
           ASSERT_GT(unit.end_chunk, unit.first_chunk);
+          ASSERT_EQ(unit.n_units, static_cast<int>(units[t].size()));
+          ASSERT_EQ(unit.position, position);
+          ASSERT_EQ(unit.first_partial, n_partials);
           next = unit.end_chunk;
         }
         ASSERT_EQ(next, position / kChunkPositions + 1);
-        ASSERT_EQ(row.n_partials, units[t].size() == 1 ? 1 : n_chunks);
-        ASSERT_EQ(row.first_partial, n_partials);
-        n_partials += row.n_partials;
+        if (units[t].size() > 1) n_partials += n_chunks;
       }
     }
     ASSERT_LE(n_partials, limits.max_partials);
@@ -133,9 +138,8 @@ TEST(AttentionUnits, rows_without_memory_for_their_chunks_are_one_unit) {
   const Bucket bucket{.max_tokens = 64, .max_seqs = 64, .max_outputs = 64};
   const AttentionUnitLimits limits(bucket, 1, 264, kChunks);
   const Cut out = cut(step, 0, limits);
-  const auto n_merged = std::ranges::count(out.rows, 1, &AttentionRow::n_partials);
-  EXPECT_GT(n_merged, 0);
-  EXPECT_GE(static_cast<int>(out.rows.size() - static_cast<size_t>(n_merged)), kMaxSplitRows);
+  const auto n_merged = std::ranges::count(out.units, 1, &AttentionUnit::n_units);
+  EXPECT_EQ(n_merged, 4);
 }
 
 }  // namespace

@@ -101,6 +101,8 @@ using AttentionInputs = std::array<AttentionInput, 3>;  // q, k, v
 struct AttentionCall {
   const Node* node;
   std::optional<AttentionInputs> inputs;  // norm and RoPE of the heads with the KV cache write; none: only the write
+  const Node* act = nullptr;              // the output gate
+  AttentionInput gate = {};               // of act: x and slice
   Output out;
 };
 

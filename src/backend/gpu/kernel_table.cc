@@ -100,6 +100,9 @@ void append_extended_uses(const Graph& graph, const GraphUses& graph_uses, std::
                           std::vector<ExtendedUse>& uses) {
   for (const FusedCall& call : calls) {
     const DeltaLayerCall* layer = std::get_if<DeltaLayerCall>(&call.kind);
+    if (const AttentionCall* attention = std::get_if<AttentionCall>(&call.kind)) {
+      uses.push_back({attention->node->in[0], call.at});  // prepared queries are in memory
+    }
     const auto is_internal = [&](const Node& n, Value v) {
       const Node* producer = graph_uses.producer(v);
       if (layer && layer->reads_memory(n)) return false;

@@ -18,8 +18,9 @@ namespace zinc::gpu {
 // What the kernels of a backend can do on a device. "Decode" means a step of one row (batch 1).
 struct KernelLimits {
   // Attention.
-  int max_warp_head_dim;          // largest head_dim whose norm, RoPE and KV write are fused at all step sizes
-  int max_q8_attention_rows = 0;  // steps of up to this many rows: attention can quantize its result
+  int max_warp_head_dim;             // largest head_dim whose norm, RoPE and KV write are fused at all step sizes
+  bool has_gated_attention = false;  // the output gate is fused at all step sizes too
+  std::function<bool(const Node& attention)> quantizes_attention = {};  // attention can quantize its result
   // Matmuls.
   size_t max_matmul_parts;               // matrices of one input that run together
   size_t max_launch_parts;               // of them in one launch, if they have one format

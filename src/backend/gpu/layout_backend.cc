@@ -40,9 +40,10 @@ class LayoutBackend final : public Backend {
   Result<std::unique_ptr<Plan>> compile(const Graph& graph, DeviceWeights& weights, CacheMemory& cache,
                                         const Bucket& bucket) override {
     const LayoutOptions::Model model{graph, static_cast<Weights&>(weights), static_cast<Cache&>(cache)};
-    ZINC_TRY(memory, PlanMemory::allocate(graph, bucket, device_, [&](Device& device, const Bucket& sizes) {
-               return options_.make_workspace(model, device, sizes);
-             }));
+    const auto make_workspace = [&](Device& device, const Bucket& sizes) {
+      return options_.make_workspace(model, device, sizes);
+    };
+    ZINC_TRY(memory, PlanMemory::allocate(graph, bucket, device_, make_workspace, options_.has_batch_classes));
     size_t n_bytes = memory->device_bytes() + options_.plan_bytes;
     for (size_t i = 0; options_.class_bytes && i < memory->classes().size(); ++i) {
       ZINC_TRY(of_class, options_.class_bytes(model, memory->workspace(i)));

@@ -22,7 +22,8 @@ struct LayoutOptions {
       make_workspace;
   // Device memory of a prepared step class besides its workspace. Null: none.
   std::function<Result<size_t>(const Model& model, const Workspace& workspace)> class_bytes = {};
-  size_t plan_bytes = 0;  // of every plan, besides its workspaces and the steps in flight
+  bool has_batch_classes = false;  // batches of sequences without prefill rows have step classes of their own
+  size_t plan_bytes = 0;           // of every plan, besides its workspaces and the steps in flight
 };
 
 // `device`: tells which kinds of memory are on it.

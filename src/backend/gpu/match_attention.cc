@@ -47,7 +47,8 @@ int64_t max_head_dim(const Matcher& m, const Node& attention) {
 }
 
 // The output gate: the only reader of attention's result, with the same width.
-void find_output_gate(const Matcher& m, AttentionDecodeCall& call) {
+template <class Call>
+void find_output_gate(const Matcher& m, Call& call) {
   const Value result = call.node->out[0];
   const Node* act = m.uses.only_reader(result);
   if (!is_op(act, Op::gated_act) || !m.uses.is_same(act->in[1], result)) return;
@@ -72,9 +73,14 @@ const Node* sliced_from(const Matcher& m, Value v, int64_t begin) {
 Match match_attention(const Matcher& m, const Node& attention) {
   if (m.keeps_values || max_head_dim(m, attention) > m.limits.max_warp_head_dim) return {};
   AttentionCall call{.node = &attention, .inputs = inputs_of(m, attention), .out = {attention.out[0]}};
+  if (m.limits.has_gated_attention) find_output_gate(m, call);
+  if (call.act) call.out.value = call.act->out[0];
   std::vector<const Node*> nodes = {&attention};
   for (const AttentionInput& input : *call.inputs) append_nodes(input, nodes);
-  return FusedCall{std::move(call), std::move(nodes), m.uses.index_of(attention)};
+  append_nodes(call.gate, nodes);
+  if (call.act) nodes.push_back(call.act);
+  const int at = m.uses.index_of(call.act ? *call.act : attention);
+  return FusedCall{std::move(call), std::move(nodes), at};
 }
 
 Match match_attention_decode(const Matcher& m, const Node& attention) {

@@ -6,9 +6,10 @@
 namespace zinc::gpu {
 
 Status StepPlan::allocate(const LayoutOptions& options) {
-  ZINC_TRY(memory, PlanMemory::allocate(graph_, bucket_, device_, [&](Device& device, const Bucket& bucket) {
-             return options.make_workspace({graph_, weights_, cache_}, device, bucket);
-           }));
+  const auto make_workspace = [&](Device& device, const Bucket& bucket) {
+    return options.make_workspace({graph_, weights_, cache_}, device, bucket);
+  };
+  ZINC_TRY(memory, PlanMemory::allocate(graph_, bucket_, device_, make_workspace, options.has_batch_classes));
   memory_ = std::move(memory);
   timed_kernels_.resize(classes().size());
   return ok_status();
@@ -28,15 +29,15 @@ Status StepPlan::start_preparing(bool on_demand) {
 
 // The smallest class that is ready: a step does not wait for its own class, because every class computes the same bits
 // (ADR 0010). The largest is: start_preparing() waited for it.
-Result<size_t> StepPlan::ready_class(size_t n_tokens, size_t n_outputs) {
-  const size_t smallest = find_step_class(classes(), n_tokens, n_outputs);
+Result<size_t> StepPlan::ready_class(const StepClass& step) {
+  const size_t smallest = find_step_class(classes(), step);
   if (on_demand_) {
     if (Status s = preparer_->wait_for(smallest); !s.ok()) return s.error();
     return smallest;
   }
   const auto is_ready = [&](size_t i) {
     const Status* const prepared = preparer_->result(i);
-    return prepared && prepared->ok() && classes()[i].fits(n_tokens, n_outputs);
+    return prepared && prepared->ok() && classes()[i].fits(step);
   };
   size_t i = smallest;
   while (!is_ready(i)) ++i;
@@ -74,7 +75,7 @@ void StepPlan::measure_outputs(const StepInputs& in, InFlightStep& step) const {
 Status StepPlan::queue(const StepInputs& in, InFlightStep& step, size_t index) {
   if (cache_.failed_copy()) return *cache_.failed_copy();
   measure_outputs(in, step);
-  ZINC_TRY(step_class, ready_class(in.tokens.size(), in.output_rows.size()));
+  ZINC_TRY(step_class, ready_class(class_of(in)));
   step.step_class = step_class;
   const Workspace& workspace = this->workspace(step.step_class);
   step.upload_ints = fill_upload(in, workspace.layout(), cache_, workspace.max_seqs(), upload_of(index));

@@ -67,7 +67,7 @@ class StepPlan : public Plan {
 
  private:
   void check(const StepInputs& in) const;
-  Result<size_t> ready_class(size_t n_tokens, size_t n_outputs);
+  Result<size_t> ready_class(const StepClass& step);
   Status queue(const StepInputs& in, InFlightStep& step, size_t index);
   void measure_outputs(const StepInputs& in, InFlightStep& step) const;
   Status keep_values(const InFlightStep& step);

@@ -24,8 +24,8 @@ bool SharedWorkspaceMemory::needs_write(const Buffer& buffer) const {
 }
 
 Result<std::unique_ptr<PlanMemory>> PlanMemory::allocate(const Graph& graph, const Bucket& bucket, Device& device,
-                                                         const MakeWorkspace& make_workspace) {
-  std::unique_ptr<PlanMemory> memory(new PlanMemory(graph, bucket, device));
+                                                         const MakeWorkspace& make_workspace, bool has_batches) {
+  std::unique_ptr<PlanMemory> memory(new PlanMemory(graph, bucket, device, has_batches));
   if (Status s = memory->allocate_workspaces(make_workspace); !s.ok()) return s.error();
   if (Status s = memory->allocate_steps(); !s.ok()) return s.error();
   return memory;

@@ -53,8 +53,9 @@ class PlanMemory {
   // Allocates the workspace of steps that fit the bucket.
   using MakeWorkspace = std::function<Result<std::unique_ptr<Workspace>>(Device& device, const Bucket& bucket)>;
 
+  // has_batches: see step_classes().
   static Result<std::unique_ptr<PlanMemory>> allocate(const Graph& graph, const Bucket& bucket, Device& device,
-                                                      const MakeWorkspace& make_workspace);
+                                                      const MakeWorkspace& make_workspace, bool has_batches = false);
 
   const std::vector<StepClass>& classes() const { return classes_; }
   const Workspace& workspace(size_t step_class) const { return *workspaces_[step_class]; }
@@ -62,8 +63,8 @@ class PlanMemory {
   size_t device_bytes() const { return shared_.device_bytes() + step_bytes_; }
 
  private:
-  PlanMemory(const Graph& graph, const Bucket& bucket, Device& device)
-      : graph_(graph), bucket_(bucket), device_(device), classes_(step_classes(bucket)), shared_(device) {
+  PlanMemory(const Graph& graph, const Bucket& bucket, Device& device, bool has_batches)
+      : graph_(graph), bucket_(bucket), device_(device), classes_(step_classes(bucket, has_batches)), shared_(device) {
     std::erase_if(classes_, [&](const StepClass& c) { return c.max_tokens < bucket.min_class_tokens; });
   }
   Status allocate_workspaces(const MakeWorkspace& make_workspace);

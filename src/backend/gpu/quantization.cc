@@ -35,7 +35,7 @@ class QuantizationPass {
     choose(call.out, call.width);
   }
   void visit(AttentionCall& call) {
-    if (m_.max_tokens() <= m_.limits.max_q8_attention_rows)
+    if (m_.limits.quantizes_attention && m_.limits.quantizes_attention(*call.node))
       choose(call.out, static_cast<int>(m_.width(call.out.value)));
   }
   void visit(DeltaLayerCall& call) {

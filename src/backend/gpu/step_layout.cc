@@ -45,7 +45,10 @@ Result<std::unique_ptr<StepLayout>> StepLayout::make(const Graph& graph, const B
                                .kv_format = step.kv_format};
   ZINC_TRY(cache, Cache::allocate(graph.caches(), cache_sizes, layout->device, formats));
   layout->cache = std::move(cache);
-  layout->bucket = {.max_tokens = n_tokens, .max_seqs = n_seqs, .max_outputs = n_seqs};
+  layout->bucket = {.max_tokens = n_tokens,
+                    .max_seqs = n_seqs,
+                    .max_outputs = n_seqs,
+                    .max_seq_tokens = static_cast<int>(ceil_div(step.n_tokens, step.n_seqs))};
   return layout;
 }
 

@@ -7,7 +7,8 @@
 namespace zinc::gpu {
 namespace {
 
-constexpr size_t kUnitInts = sizeof(AttentionUnit) / sizeof(int), kRowInts = sizeof(AttentionRow) / sizeof(int);
+constexpr size_t kUnitInts = sizeof(AttentionUnit) / sizeof(int);
+constexpr size_t kUnitAlign = 4;  // in ints: kernels load 16 bytes
 
 struct Columns {  // of a page table, begin to end - 1
   int begin = 0, end = 0;
@@ -22,11 +23,19 @@ Columns columns_of(const StepInputs& in, size_t s, int window) {
   return {oldest / kPageTokens, in.positions[static_cast<size_t>(last)] / kPageTokens + 1};
 }
 
-void fill_attention_units(const StepInputs& in, int window, const UploadLayout::GroupUnits& group, int* to) {
-  AttentionUnit* const units = reinterpret_cast<AttentionUnit*>(to + group.units);
-  AttentionRow* const rows = reinterpret_cast<AttentionRow*>(to + group.rows);
-  to[group.n_units] = cut_attention_units(
-      in, window, group.limits, {units, static_cast<size_t>(group.limits.max_units)}, {rows, in.tokens.size()});
+// REQUIRES: page table g is filled.
+void fill_attention_units(const StepInputs& in, int g, int window, const UploadLayout& layout, int max_seqs, int* to) {
+  const UploadLayout::GroupUnits& group = layout.attention[static_cast<size_t>(g)];
+  const std::span units(reinterpret_cast<AttentionUnit*>(to + group.units),
+                        static_cast<size_t>(group.limits.max_units));
+  const int n_units =
+      cut_attention_units(in, window, group.limits, units, {to + group.prefill_tokens, in.tokens.size()});
+  to[group.n_units] = n_units;
+  const int* const first_columns = to + layout.first_column + static_cast<size_t>(g) * static_cast<size_t>(max_seqs);
+  for (AttentionUnit& unit : units.first(static_cast<size_t>(n_units))) {
+    const int seq = to[layout.seq_of_token + static_cast<size_t>(unit.token)];
+    unit.page_row = to[kPageTableOffset + g] + seq * to[kPageTableStride + g] - first_columns[seq];
+  }
 }
 
 // Writes page table g at index `begin`; returns the index behind it.
@@ -81,8 +90,8 @@ UploadLayout::UploadLayout(const Bucket& bucket, const Cache& cache, const Uploa
   size_t end = first_column + static_cast<size_t>(cache.n_groups()) * n_seqs;
   for (int g = 0; g < cache.n_groups() && options.attention_blocks > 0; ++g) {
     const AttentionUnitLimits limits(bucket, cache.min_kv_heads(g), options.attention_blocks, cache.max_chunks(g));
-    attention.push_back(
-        {.limits = limits, .rows = end, .n_units = end + kRowInts * n_tokens, .units = end + kRowInts * n_tokens + 1});
+    const size_t n_units = end + n_tokens, units = (n_units + kUnitAlign) / kUnitAlign * kUnitAlign;
+    attention.push_back({.limits = limits, .prefill_tokens = end, .n_units = n_units, .units = units});
     end = attention.back().units + kUnitInts * static_cast<size_t>(limits.max_units);
   }
   page_tables = end;
@@ -109,12 +118,12 @@ size_t fill_upload(const StepInputs& in, const UploadLayout& layout, const Cache
     std::fill(to + layout.seq_of_token + in.seq_begin[s], to + layout.seq_of_token + in.seq_begin[s + 1],
               static_cast<int>(s));
   }
-  for (size_t g = 0; g < layout.attention.size(); ++g) {
-    fill_attention_units(in, cache.window(static_cast<int>(g)), layout.attention[g], to);
-  }
   size_t end = layout.page_tables;
   for (int g = 0; g < static_cast<int>(in.page_tables.size()); ++g) {
     end = fill_page_table(in, g, end, cache.window(g), layout, max_seqs, to);
+  }
+  for (int g = 0; g < static_cast<int>(layout.attention.size()); ++g) {
+    fill_attention_units(in, g, cache.window(g), layout, max_seqs, to);
   }
   return end;
 }

@@ -19,7 +19,7 @@ struct UploadLayout {
       page_tables, n_ints;
   struct GroupUnits {  // attention units of a page group
     AttentionUnitLimits limits;
-    size_t rows, n_units, units;  // AttentionRow per token, the number of units, AttentionUnit
+    size_t prefill_tokens, n_units, units;  // per token the next that is not a split row; the number of units; units
   };
   std::vector<GroupUnits> attention;  // per page group, if the backend has attention units
   UploadLayout(const Bucket& bucket, const Cache& cache, const UploadOptions& options);

@@ -93,16 +93,30 @@ TEST(StepClasses, ascend_to_the_bucket_and_the_smallest_that_fits_is_found) {
   EXPECT_EQ(sizes_of({.max_tokens = 4, .max_seqs = 3, .max_outputs = 1}), (Sizes{{1, 1}, {2, 1}, {3, 1}, {4, 1}}))
       << "with a class of one token of each sequence";
   const std::vector<StepClass> classes = step_classes({.max_tokens = 20, .max_seqs = 2, .max_outputs = 6});
-  EXPECT_EQ(find_step_class(classes, 1, 0), 0u);
-  EXPECT_EQ(find_step_class(classes, 2, 2), 2u);
-  EXPECT_EQ(find_step_class(classes, 5, 1), 5u);
-  EXPECT_EQ(find_step_class(classes, 20, 5), 10u);
+  EXPECT_EQ(find_step_class(classes, {1, 0}), 0u);
+  EXPECT_EQ(find_step_class(classes, {2, 2}), 2u);
+  EXPECT_EQ(find_step_class(classes, {5, 1}), 5u);
+  EXPECT_EQ(find_step_class(classes, {20, 5}), 10u);
+}
+
+TEST(StepClasses, batches_without_prefill_rows_have_classes_of_their_own) {
+  const std::vector<StepClass> classes =
+      step_classes({.max_tokens = 1024, .max_seqs = 64, .max_outputs = 64}, /*has_batches=*/true);
+  const auto class_of_step = [&](int n_tokens, int n_outputs, int max_seq_tokens) {
+    return classes[find_step_class(classes, {n_tokens, n_outputs, max_seq_tokens})];
+  };
+  EXPECT_FALSE(has_prefill_rows(class_of_step(8, 8, 8)));
+  EXPECT_FALSE(has_prefill_rows(class_of_step(33, 33, 1)));
+  EXPECT_EQ(class_of_step(33, 33, 1).max_tokens, 64);
+  EXPECT_TRUE(has_prefill_rows(class_of_step(33, 33, kMaxSplitTokens + 1)));
+  EXPECT_EQ(class_of_step(33, 33, kMaxSplitTokens + 1).max_tokens, 64);
+  EXPECT_EQ(classes.back(), (StepClass{1024, 64})) << "fits every step";
 }
 
 TEST(StepClasses, no_step_up_to_512_tokens_has_a_class_of_double_its_size) {
   const std::vector<StepClass> classes = step_classes({.max_tokens = 2048, .max_seqs = 2, .max_outputs = 256});
-  for (size_t n = 1; n <= 512; ++n) {
-    EXPECT_LT(classes[find_step_class(classes, n, 1)].max_tokens, 2 * static_cast<int>(n)) << n;
+  for (int n = 1; n <= 512; ++n) {
+    EXPECT_LT(classes[find_step_class(classes, {n, 1})].max_tokens, 2 * n) << n;
   }
 }
 

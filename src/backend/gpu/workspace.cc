@@ -135,8 +135,10 @@ void Workspace::measure_attention(const Node& attention, Sizes& sizes) const {
           : static_cast<size_t>(
                 layout_.attention[static_cast<size_t>(cache_.kv_layer(layer).group)].limits.max_partials);
   sizes.partial_floats = std::max(sizes.partial_floats, n_partials * n_heads * row);
-  const size_t n_rows = layout_.attention.empty() ? n_split_tokens : static_cast<size_t>(bucket_.max_tokens);
-  sizes.n_done_counters = std::max(sizes.n_done_counters, (options_.counts_rows ? n_rows : 1) * n_heads);
+  const size_t n_counted_rows = !layout_.attention.empty() ? static_cast<size_t>(bucket_.max_tokens)
+                                : options_.counts_rows     ? n_split_tokens
+                                                           : 1;
+  sizes.n_done_counters = std::max(sizes.n_done_counters, n_counted_rows * n_heads);
 }
 
 ExpertTiles Workspace::expert_tiles() const {

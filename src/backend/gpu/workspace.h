@@ -23,7 +23,7 @@ struct WorkspaceOptions {
   int sample_splits;     // parts of a row of logits searched in parallel
   // Bytes that the backend's matmuls need beside q, scale and sum of a quantized activation (Q8Buffers::aux); empty: 0.
   std::function<size_t(const QuantizedActivation&, size_t n_rows)> q8_aux_bytes = {};
-  bool counts_rows = false;  // attention counts the finished chunks of each head per row, not only per head
+  bool counts_rows = false;  // attention without units counts finished chunks of each head per row, not only per head
 };
 
 // Addresses of a quantized activation's arrays.
@@ -53,7 +53,7 @@ class Workspace {
   Address address(Value v) const { return arena_.address() + offset(v) * sizeof(float); }
   const Buffer& arena() const { return arena_; }
   const GraphUses& uses() const { return uses_; }
-  StepClass sizes() const { return {bucket_.max_tokens, bucket_.max_outputs}; }
+  StepClass sizes() const { return class_of(bucket_); }
   const std::vector<FusedCall>& calls() const { return calls_; }
   const UploadLayout& layout() const { return layout_; }
   int max_seqs() const { return bucket_.max_seqs; }

@@ -31,16 +31,22 @@ template <class Kv>
 ZINC_DEVICE void prepare_heads(const HeadsParams& p) {
   __shared__ float heads[kWarps][kSegmentElems];
   launch_dependents();
-  wait_dependency();
+  prefetch_params(p);
   const int n_heads = p.parts[0].n_heads + p.parts[1].n_heads + p.parts[2].n_heads;
   const int index = static_cast<int>(blockIdx.x) * kWarps + warp_id(), t = index / n_heads;
-  if (t >= p.step.counts[kTokens]) return;
+  if (t >= p.step.counts[kTokens]) return wait_dependency();
   int head = index % n_heads, part = kQuery;
   for (; head >= p.parts[part].n_heads; ++part) head -= p.parts[part].n_heads;
   const HeadInput& input = p.parts[part];
   float* values = heads[warp_id()];
-  prepare_head(input, t, head, values);
-  if (part > kQuery) return write_head<Kv>(p.step, p.kv, t, head, part == kKey, values);
+  const SegmentHead segment(input, t, head);
+  u8* keys = part > kQuery ? keys_at(p.step, p.kv, t, head) : nullptr;
+  int page_offset = p.step.positions[t] % kPageTokens;
+  keep_in_register(keys);
+  keep_in_register(page_offset);
+  wait_dependency();
+  segment.prepare(values);
+  if (part > kQuery) return write_head<Kv>(p.kv, keys, part == kKey, page_offset, values);
   float* out = p.q_out + (static_cast<long long>(t) * input.n_heads + head) * input.dim;
   for (int i = lane_id(); i < input.dim; i += 32) out[i] = values[i];
 }
@@ -52,7 +58,8 @@ struct Tile {
   int seq, first_token, n_tokens, kv_head, first_head, n_heads, n_rows;
   int first_position;  // of the first token
   int oldest;          // position visible to any of them
-  AttentionRow row;    // of the only token, for split-KV
+  float* partial;      // of the only token: its partial results, for split-KV
+  int n_partials;      // per head
   ZINC_DEVICE int position(int row) const { return first_position + row / n_heads; }
   ZINC_DEVICE int last_position() const { return first_position + n_tokens - 1; }
 };
@@ -176,7 +183,7 @@ ZINC_DEVICE void pv_chunk(const AttentionParams& p, const Tile& tile, const Smem
 
 // A partial result of head `r` of the tile's only token.
 ZINC_DEVICE float* partial_of(const AttentionParams& p, const Tile& tile, int r, int index) {
-  return partial_of(p, tile.row, tile.first_head + r) + index * (p.kv.v_dim + 2);
+  return tile.partial + (static_cast<long long>(tile.first_head + r) * tile.n_partials + index) * (p.kv.v_dim + 2);
 }
 
 template <class Kv, int N>
@@ -244,7 +251,9 @@ ZINC_DEVICE void attend_tile(const AttentionParams& p, const Tile& tile, const S
     const int r = i / p.kv.v_dim, dim = i % p.kv.v_dim;
     const long long token = tile.first_token + r / tile.n_heads, head = tile.first_head + r % tile.n_heads;
     const float factor = final_factor(smem.all[r], p.sinks, static_cast<int>(head));
-    p.out[(token * p.n_heads + head) * p.kv.v_dim + dim] = smem.result[r * padded(p.kv.v_dim) + dim] * factor;
+    const float value = smem.result[r * padded(p.kv.v_dim) + dim] * factor;
+    p.out[(token * p.n_heads + head) * p.kv.v_dim + dim] =
+        apply_gate(p, p.act, token, static_cast<int>(head), dim, value);
   }
   __syncthreads();
 }
@@ -264,7 +273,8 @@ ZINC_DEVICE Tile find_tile(const AttentionParams& p, int t, int end) {
   tile.n_rows = tile.n_tokens * tile.n_heads;
   tile.first_position = p.step.positions[t];
   tile.oldest = p.window > 0 ? max(0, tile.first_position - p.window + 1) : 0;
-  tile.row = {};
+  tile.partial = p.partial;
+  tile.n_partials = 0;
   return tile;
 }
 
@@ -281,14 +291,26 @@ ZINC_DEVICE void attention(const AttentionParams& p) {
   for (int t = first; t < end;) {  // tokens of one sequence at a time
     const Tile tile = find_tile(p, t, end);
     t += tile.n_tokens;
-    if (p.rows && p.rows[tile.first_token].n_partials > 0) continue;  // split rows
+    if (p.prefill_tokens && p.prefill_tokens[tile.first_token] != tile.first_token) continue;  // split rows
     attend_tile<Kv, N>(p, tile, smem);
+  }
+}
+
+// Writes the results of the tile's only token: merged in shared memory, or partial results of its chunks.
+ZINC_DEVICE void write_row(const AttentionParams& p, const Tile& tile, const Smem& smem, bool is_split) {
+  for (int i = static_cast<int>(threadIdx.x); i < tile.n_rows * p.kv.v_dim; i += kThreads) {
+    const int r = i / p.kv.v_dim, dim = i % p.kv.v_dim, head = tile.first_head + r;
+    const float value = is_split
+                            ? merge_row_chunks(p, partial_of(p, tile, r, 0), tile.n_partials, head, dim)
+                            : smem.result[r * padded(p.kv.v_dim) + dim] * final_factor(smem.all[r], p.sinks, head);
+    p.out[(static_cast<long long>(tile.first_token) * p.n_heads + head) * p.kv.v_dim + dim] =
+        apply_gate(p, p.act, tile.first_token, head, dim, value);
   }
 }
 
 // Grid: head tiles; blocks that take the units in turn.
 template <class Kv, int N>
-ZINC_DEVICE void attention_split_kv(const AttentionParams& p) {
+ZINC_DEVICE void attention_units(const AttentionParams& p) {
   extern __shared__ float4 shared[];
   launch_dependents();
   wait_dependency();
@@ -297,46 +319,16 @@ ZINC_DEVICE void attention_split_kv(const AttentionParams& p) {
   for (int i = static_cast<int>(blockIdx.y); i < n_units; i += static_cast<int>(gridDim.y)) {
     const AttentionUnit unit = p.units[i];
     Tile tile = find_tile(p, unit.token, unit.token + 1);
-    tile.row = p.rows[unit.token];
-    const bool is_split = tile.row.n_partials > 1;
+    const int first = tile.oldest / kChunkPositions;
+    tile.n_partials = tile.first_position / kChunkPositions - first + 1;
+    tile.partial = p.partial + static_cast<long long>(unit.first_partial) * p.n_heads * (p.kv.v_dim + 2);
+    const bool is_split = unit.n_units > 1;
     start_tile<N>(p, tile, smem);
     for (int chunk = unit.first_chunk; chunk < unit.end_chunk; ++chunk) {
-      attend_chunk<Kv, N>(p, tile, smem, chunk, chunk - tile.oldest / kChunkPositions, is_split);
+      attend_chunk<Kv, N>(p, tile, smem, chunk, chunk - first, is_split);
     }
-    for (int j = static_cast<int>(threadIdx.x); !is_split && j < tile.n_rows * (p.kv.v_dim + 2); j += kThreads) {
-      const int r = j / (p.kv.v_dim + 2), e = j % (p.kv.v_dim + 2);
-      partial_of(p, tile, r, 0)[e] = e == 0   ? smem.all[r].max
-                                     : e == 1 ? smem.all[r].sum
-                                              : smem.result[r * padded(p.kv.v_dim) + e - 2];
-    }
-    __syncthreads();
-  }
-}
-
-// Merges split-KV partials, one thread per element of a token's row, and optionally quantizes the result.
-// Grid: segments of a row; blocks that take the rows in turn.
-ZINC_KERNEL merge_chunks(__grid_constant__ const AttentionParams p) {
-  __shared__ float segment[kSegmentElems];
-  launch_dependents();
-  wait_dependency();
-  const int n_tokens = p.step.counts[kTokens], width = p.n_heads * p.kv.v_dim;
-  const int i = static_cast<int>(blockIdx.x) * kSegmentElems + static_cast<int>(threadIdx.x);
-  const int head = i / p.kv.v_dim, dim = i % p.kv.v_dim;
-  for (int t = static_cast<int>(blockIdx.y); t < n_tokens; t += static_cast<int>(gridDim.y)) {
-    const AttentionRow row = p.rows[t];
-    if (row.n_partials == 0) continue;
-    float result = 0;
-    if (i < width) {
-      result = merge_row_chunks(p, partial_of(p, row, head), row.n_partials, head, dim);
-      if (p.out) p.out[static_cast<long long>(t) * width + i] = result;
-    }
-    if (!p.q8.q) continue;
-    segment[threadIdx.x] = result;
-    __syncthreads();
-    if (warp_id() == 0) {
-      const Vec8 x = load_vec8(segment, lane_id() * 8, kSegmentElems);
-      store_q8(quantize_vec8(x, p.q8_block), p.q8, t, static_cast<int>(blockIdx.x), p.q8_block);
-    }
+    int* counter = p.done_counters + static_cast<long long>(unit.token) * p.n_heads + tile.first_head;
+    if (!is_split || is_last_block(counter, unit.n_units)) write_row(p, tile, smem, is_split);
     __syncthreads();
   }
 }
@@ -372,8 +364,9 @@ ZINC_DEVICE void attention_decode(const AttentionDecodeParams& params) {
   tile.n_heads = tile.n_rows = min(N, heads_per_kv_head - head_offset);
   tile.first_position = p.step.positions[0];  // uploaded before the step's first kernel
   tile.oldest = p.window > 0 ? max(0, tile.first_position - p.window + 1) : 0;
-  tile.row = {0, p.n_chunks, 0};
+  tile.partial = p.partial;
   const int first = tile.oldest / kChunkPositions, last = tile.first_position / kChunkPositions;
+  tile.n_partials = last - first + 1;
   const int n_splits = min(static_cast<int>(gridDim.z), last - first + 1), split = static_cast<int>(blockIdx.z);
   if (split >= n_splits) return;
   prefetch_chunk(p, tile, first + split);
@@ -386,7 +379,7 @@ ZINC_DEVICE void attention_decode(const AttentionDecodeParams& params) {
     const int part = warp_id() - N + kKey;
     float* values = smem.partial + part * kMaxHeadDim;
     prepare_head(params.parts[part], 0, tile.kv_head, values);
-    write_head<Kv>(p.step, p.kv, 0, tile.kv_head, part == kKey, values);
+    write_head<Kv>(p.kv, keys_at(p.step, p.kv, 0, tile.kv_head), part == kKey, p.step.positions[0] % kPageTokens, values);
   }
   for (int i = static_cast<int>(threadIdx.x); i < tile.n_rows * padded(p.kv.v_dim); i += kThreads) smem.result[i] = 0;
   if (static_cast<int>(threadIdx.x) < tile.n_rows) smem.all[threadIdx.x] = {neg_inf(), 0.0f};
@@ -395,15 +388,8 @@ ZINC_DEVICE void attention_decode(const AttentionDecodeParams& params) {
   for (int chunk = first + split; chunk <= last; chunk += n_splits) {
     attend_chunk<Kv, N>(p, tile, smem, chunk, chunk - first, is_split);
   }
-  if (is_split && !is_last_block(params.done_counters + blockIdx.x, n_splits)) return;
-  for (int i = static_cast<int>(threadIdx.x); i < tile.n_rows * p.kv.v_dim; i += kThreads) {
-    const int r = i / p.kv.v_dim, dim = i % p.kv.v_dim, head = tile.first_head + r;
-    float value = is_split ? merge_row_chunks(p, partial_of(p, tile, r, 0), last - first + 1, head, dim)
-                           : smem.result[r * padded(p.kv.v_dim) + dim] * final_factor(smem.all[r], p.sinks, head);
-    if (params.gate)
-      value = gated(params.act, params.gate[static_cast<long long>(head) * params.gate_stride + dim], value);
-    p.out[head * p.kv.v_dim + dim] = value;
-  }
+  if (is_split && !is_last_block(p.done_counters + blockIdx.x, n_splits)) return;
+  write_row(p, tile, smem, is_split);
 }
 
 ZINC_KERNEL_2_PER_SM attention_decode_f32(__grid_constant__ const AttentionDecodeParams p) {
@@ -415,8 +401,8 @@ ZINC_KERNEL kv_write(KvWriteParams p) { kv_write<Kv>(p); }
 extern "C" __global__ void __launch_bounds__(256, 1) attention_2(__grid_constant__ const AttentionParams p) {
   attention<Kv, 2>(p);
 }
-extern "C" __global__ void __launch_bounds__(256, 1) attention_split_2(__grid_constant__ const AttentionParams p) {
-  attention_split_kv<Kv, 2>(p);
+extern "C" __global__ void __launch_bounds__(256, 1) attention_units_2(__grid_constant__ const AttentionParams p) {
+  attention_units<Kv, 2>(p);
 }
 extern "C" __global__ void __launch_bounds__(256, 1) attention_4(__grid_constant__ const AttentionParams p) {
   attention<Kv, 4>(p);

@@ -1,4 +1,4 @@
-// Compile-time constants of attention_decode.cu, and its shared memory. REQUIRES: kShape.
+// Compile-time constants of attention_decode.cu and attention_units.cu, and their shared memory. REQUIRES: kShape.
 #pragma once
 
 #include "backend/simt/attention_mma.h"
@@ -17,12 +17,13 @@ constexpr int kRowWarps = kWarps / kRows, kVec = kValueDim % 2 == 0 ? 2 : 1, kOu
 constexpr int kPartial = partial_row_floats(kValueDim);  // of a row and chunk: max, sum, two spare, values
 constexpr int kTileRowFloats = kValueRow + 8;            // padded against bank conflicts
 constexpr int kOuts = (kValueDim + kOutStride - 1) / kOutStride;
-static_assert(kRows <= 6, "a warp for each head, two for the key and the value; MMA tiles of eight query rows");
+static_assert(kRows <= (kShape.prepares_heads ? 6 : 8),
+              "MMA tiles of eight query rows; to prepare heads, a warp for each, two for the key and the value");
 
 struct DecodeSmem {
   u8 kv_tiles[kWarpGroups][kv_tile_bytes(kKeyDim, kValueDim)];
-  float heads[kRows + 2][kHeadRow];  // queries and the key before RoPE
-  u32 q[kQueryRows * kQueryStride];  // queries as f16: each pair is followed by a zero, for MMA row + 8
+  float heads[n_head_rows(kShape)][kHeadRow];  // queries and the key before RoPE
+  u32 q[kQueryRows * kQueryStride];            // queries as f16: each pair is followed by a zero, for MMA row + 8
   u32 p_tile[kWarpGroups][kMmaRows * (kProbStride / 2)];
   float reduce_buf[kWarpGroups][2 * kGroupWarps * kMmaRows];
   float values[kChunkTiles][kRows][kTileRowFloats];  // results of KV tiles

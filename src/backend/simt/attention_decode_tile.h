@@ -1,14 +1,24 @@
-// One block of attention_decode.cu: its heads and chunks, the loads of KV tiles into shared memory, the stores of new
-// heads, and the scores, softmax and P * V of one KV tile, with the arithmetic of attention_mma.h for up to eight rows.
+// One block of attention_decode.cu or one unit of attention_units.cu: its heads and chunks, the loads of KV tiles into
+// shared memory, the stores of new heads, and the scores, softmax and P * V of one KV tile, with the arithmetic of
+// attention_mma.h for up to eight rows.
 #pragma once
 
 #include "backend/simt/attention_decode_head.h"
 
 namespace zinc::simt {
 
+// The thread's index, computed anew for each unit: what depends on it would otherwise be computed before the loop over
+// units and take registers in all of it.
+ZINC_DEVICE int thread_of_unit() {
+  int thread = static_cast<int>(threadIdx.x);
+  if constexpr (!kShape.prepares_heads) keep_in_register(thread);
+  return thread;
+}
+
 // One block: some heads that share keys, and every n_splits-th chunk of their visible positions.
 struct DecodeBlock {
-  const AttentionDecodeParams& params;
+  static constexpr int kTilesPerKvHead = (kShape.heads_per_kv_head + kRows - 1) / kRows;
+  const AttentionParams& p;
   DecodeSmem& smem;
   KvLayer kv;
   int kv_head, first_head, n_heads, position, oldest;
@@ -19,30 +29,50 @@ struct DecodeBlock {
   // Offsets of a thread's first copies of a tile: in shared memory, and in a head's page.
   int key_to, key_from, value_to, value_from;
 
-  ZINC_DEVICE DecodeBlock(const AttentionDecodeParams& init_params, DecodeSmem& init_smem)
-      : params(init_params), smem(init_smem), kv(init_params.attention.kv) {
-    constexpr int kTilesPerKvHead = (kShape.heads_per_kv_head + kRows - 1) / kRows;
-    const AttentionParams& p = params.attention;
-    kv.k_dim = kKeyDim;
-    kv.v_dim = kValueDim;
+  // The step's only token.
+  ZINC_DEVICE DecodeBlock(const AttentionParams& init_p, DecodeSmem& init_smem)
+      : p(init_p), smem(init_smem), kv(init_p.kv) {
     const int n_tiles = kv.kv_heads * kTilesPerKvHead;
     split = static_cast<int>(blockIdx.x) / n_tiles;
-    const int tile = static_cast<int>(blockIdx.x) - split * n_tiles;
+    init_heads(static_cast<int>(blockIdx.x) - split * n_tiles);
+    init_position(p.step.positions[0]);  // uploaded before the step's first kernel
+    first = first_visible();
+    last = last_visible();
+    n_splits = min(static_cast<int>(gridDim.x) / n_tiles, last - first + 1);
+    const Step& step = p.step;
+    columns = step.counts + step.counts[kPageTableOffset + kv.group] - step.first_column[kv.group * step.max_seqs];
+    init_copies();
+  }
+  // Consecutive chunks of a row.
+  ZINC_DEVICE DecodeBlock(const AttentionParams& init_p, DecodeSmem& init_smem, const AttentionUnit& unit, int tile)
+      : p(init_p), smem(init_smem), kv(init_p.kv) {
+    split = 0;
+    n_splits = 1;
+    init_heads(tile);
+    init_position(unit.position);
+    first = unit.first_chunk;
+    last = unit.end_chunk - 1;
+    columns = p.step.counts + unit.page_row;
+    init_copies();
+  }
+  ZINC_DEVICE void init_heads(int tile) {
+    kv.k_dim = kKeyDim;
+    kv.v_dim = kValueDim;
     kv_head = tile / kTilesPerKvHead;
     const int head_offset = tile % kTilesPerKvHead * kRows;
     first_head = kv_head * kShape.heads_per_kv_head + head_offset;
     n_heads = min(kRows, kShape.heads_per_kv_head - head_offset);
-    position = p.step.positions[0];  // uploaded before the step's first kernel
+  }
+  ZINC_DEVICE void init_position(int init_position) {
+    position = init_position;
     oldest = kShape.window > 0 ? max(0, position - kShape.window + 1) : 0;
-    first = static_cast<int>(static_cast<u32>(oldest) / kChunkPositions);
-    last = static_cast<int>(static_cast<u32>(position) / kChunkPositions);
     newest_tile = static_cast<int>(static_cast<u32>(position) / kKvTilePositions);
     page_offset = static_cast<int>(static_cast<u32>(position) % kPageTokens);
-    n_splits = min(static_cast<int>(gridDim.x) / n_tiles, last - first + 1);
-    warp_group = warp_id() / kGroupWarps;
-    warp_in_group = warp_id() % kGroupWarps;
-    const Step& step = p.step;
-    columns = step.counts + step.counts[kPageTableOffset + kv.group] - step.first_column[kv.group * step.max_seqs];
+  }
+  ZINC_DEVICE void init_copies() {
+    const int warp = thread_of_unit() / 32;
+    warp_group = warp / kGroupWarps;
+    warp_in_group = warp % kGroupWarps;
     const SmemKv kv_tile(smem.kv_tiles[min(warp_group, kWarpGroups - 1)], kv);
     const int row = thread_in_group() / kValuePieces, dim = thread_in_group() % kValuePieces * 8;
     key_to = smem_offset(smem, kv_tile.keys + warp_in_group * SmemKv::kPieceStride + lane_id() * 16);
@@ -54,6 +84,9 @@ struct DecodeBlock {
     if constexpr (kTiles < 8) keep_in_register(key_from);  // else the scores of the tile need all registers
   }
 
+  // Chunks of the row.
+  ZINC_DEVICE int first_visible() const { return static_cast<int>(static_cast<u32>(oldest) / kChunkPositions); }
+  ZINC_DEVICE int last_visible() const { return static_cast<int>(static_cast<u32>(position) / kChunkPositions); }
   ZINC_DEVICE bool has_newest() const { return kShape.has_keys && (last - first) % n_splits == split; }
   ZINC_DEVICE bool is_single() const { return first == last; }
   ZINC_DEVICE int first_tile(int chunk) const {
@@ -70,11 +103,12 @@ struct DecodeBlock {
     return -1;
   }
   static ZINC_DEVICE int chunk_of(int kv_tile) { return kv_tile < 0 ? kv_tile : kv_tile / kChunkTiles; }
-  ZINC_DEVICE int next_tile(int kv_tile) const {
+  ZINC_DEVICE int next_tile(int kv_tile, int warp_group_of_tile) const {
     if (kv_tile < 0) return kv_tile;
     if (kv_tile + kWarpGroups <= last_tile(chunk_of(kv_tile))) return kv_tile + kWarpGroups;
-    return find_tile(warp_group, chunk_of(kv_tile) + n_splits);
+    return find_tile(warp_group_of_tile, chunk_of(kv_tile) + n_splits);
   }
+  ZINC_DEVICE int next_tile(int kv_tile) const { return next_tile(kv_tile, warp_group); }
   // Page ids of a tile, loaded long before its copy; arbitrary valid pages if the tile does not exist.
   ZINC_DEVICE int2 page_ids(int kv_tile) const {
     const auto column = [&](int pos) {
@@ -95,24 +129,29 @@ struct DecodeBlock {
   static constexpr int kValuePieces = kValueRow / 8;
   static constexpr bool kUniformCopies =
       Kv::kBits == 16 && kKeyBlocks * 4 % kGroupWarps == 0 && kValueRow == kGroupWarps * kWarpDims;
-  ZINC_DEVICE int thread_in_group() const { return static_cast<int>(threadIdx.x) % (kGroupWarps * 32); }
+  ZINC_DEVICE int thread_in_group() const { return thread_of_unit() % (kGroupWarps * 32); }
   ZINC_DEVICE KvTilePages pages_of(int kv_tile, int2 pages_of_tile, int last_ready) const {
     return KvTilePages(head_of(kv, pages_of_tile.x, kv_head), head_of(kv, pages_of_tile.y, kv_head), kv_tile, oldest,
                        last_ready);
   }
+  // A position that load_new() copies.
+  ZINC_DEVICE bool is_new(int pos, const KvTilePages& pages) const { return pos > pages.last && pos <= position; }
+  template <bool skips_new>
   ZINC_DEVICE void copy_keys(const KvTilePages& pages) const {
     const SmemKv to(smem.kv_tiles[warp_group], kv);
     if constexpr (kUniformCopies) {  // a warp copies one piece of 32 positions per step
       static_assert(kPageTokens == 32);
+      const auto position_of = [&](int page) { return pages.first + page * kPageTokens + lane_id(); };
       const auto is_visible = [&](int page) {
-        const int pos = pages.first + page * kPageTokens + lane_id();
-        return pos <= pages.last && (kShape.window == 0 || pos >= pages.oldest);
+        return position_of(page) <= pages.last && (kShape.window == 0 || position_of(page) >= pages.oldest);
       };
       const bool page_visible[2] = {is_visible(0), is_visible(1)};
+      const bool page_new[2] = {skips_new && is_new(position_of(0), pages), skips_new && is_new(position_of(1), pages)};
       constexpr int kSteps = kKeyBlocks * 4 / kGroupWarps, kBytes = kPageTokens * 16;
       u8* dst = &smem_at<u8>(smem, key_to);
 #pragma unroll
       for (int k = 0; k < 2 * kSteps; ++k) {
+        if (page_new[k / kSteps]) continue;
         cp_async_16_zfill(dst + k * kGroupWarps * SmemKv::kPieceStride,
                           pages.page[k / kSteps] + key_from + k % kSteps * kGroupWarps * kBytes,
                           page_visible[k / kSteps]);
@@ -123,18 +162,20 @@ struct DecodeBlock {
 #pragma unroll 1
     for (int i = thread_in_group(); i < kKvTilePositions * kKeyBlocks * 4; i += kGroupWarps * 32) {
       const int pos = i % kKvTilePositions, piece = i / kKvTilePositions;
+      if (skips_new && is_new(pages.first + pos, pages)) continue;
       int page_offset;
       const u8* page = pages.find(pos, page_offset);
       KvAsF16<Kv>::copy_key(to.key_at(pos, piece), page, kKeyDim, page_offset, piece);
     }
   }
-  ZINC_DEVICE void copy_values(int kv_tile, const KvTilePages& pages) const {
+  template <bool skips_new>
+  ZINC_DEVICE void copy_values(const KvTilePages& pages) const {
     constexpr int kPieces = kValuePieces;
     const SmemKv to(smem.kv_tiles[warp_group], kv);
     if constexpr (kUniformCopies) {  // the group copies four rows per step
       constexpr int kSteps = kKvTilePositions / 4, kBytes = kValueRow * 2;
       u8* dst = &smem_at<u8>(smem, value_to);
-      if (is_fully_cached(kv_tile)) {
+      if (pages.first >= pages.oldest && pages.first + kKvTilePositions - 1 <= pages.last) {
 #pragma unroll
         for (int k = 0; k < kSteps; ++k) {
           cp_async_16(dst + (k / 4 * 16 + k % 4) * to.value_stride,
@@ -150,6 +191,7 @@ struct DecodeBlock {
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
           const int row_step = (k + j) * 4;
+          if (skips_new && is_new(pages.first + row + row_step, pages)) continue;
           cp_async_16_zfill(dst + j * to.value_stride, first + j * 4 * kBytes,
                             row_step <= last_row && (kShape.window == 0 || row_step >= oldest_row));
         }
@@ -160,6 +202,7 @@ struct DecodeBlock {
 #pragma unroll 1
     for (int i = thread_in_group(); i < kKvTilePositions * kPieces; i += kGroupWarps * 32) {
       const int pos = i / kPieces, dim = i % kPieces * 8;
+      if (skips_new && is_new(pages.first + pos, pages)) continue;
       int page_offset;
       const u8* page = pages.find(pos, page_offset);
       KvAsF16<Kv>::copy_value(to.value_at(pos, dim), page + kv.value_begin, kValueRow, page_offset, dim);
@@ -213,17 +256,58 @@ struct DecodeBlock {
     }
   }
   // Starts the loads of a group's tile, positions up to last_ready; later positions are zero or repeat it.
+  template <bool skips_new = false>
   ZINC_DEVICE void load(int kv_tile, int2 pages_of_tile, int last_ready) const {
     if (kv_tile >= 0 && (kUniformCopies || last_ready >= max(kv_tile * kKvTilePositions, oldest))) {
       const KvTilePages pages = pages_of(kv_tile, pages_of_tile, last_ready);
-      copy_keys(pages);
+      copy_keys<skips_new>(pages);
       cp_async_commit();
-      copy_values(kv_tile, pages);
+      copy_values<skips_new>(pages);
     } else if (kv_tile >= 0) {
       clear_values();
     }
     cp_async_commit();
   }
+  // Units, in two parts: before the wait what earlier steps have written, after it the positions of this step.
+  // Quantized tiles with both are loaded after the wait: their loads go through L1, which could keep the older lines.
+  ZINC_DEVICE bool is_cached(int kv_tile, int n_cached) const {
+    return kv_tile * kKvTilePositions + kKvTilePositions <= n_cached;
+  }
+  // REQUIRES: __syncthreads after the load() before.
+  ZINC_DEVICE void load_new(int kv_tile, int2 pages_of_tile, int n_cached) const {
+    if (kv_tile < 0 || is_cached(kv_tile, n_cached)) return;
+    if constexpr (Kv::kBits != 16) return load(kv_tile, pages_of_tile, position);
+    constexpr int kKeyPieces = kKeyBlocks * 4, kPieces = kKeyPieces + kValuePieces;
+    const KvTilePages pages = pages_of(kv_tile, pages_of_tile, position);
+    const SmemKv to(smem.kv_tiles[warp_group], kv);
+    const int begin = max(max(pages.first, n_cached), oldest),
+              n = min(pages.first + kKvTilePositions, position + 1) - begin;
+#pragma unroll 1
+    for (int i = thread_in_group(); i < n * kPieces; i += kGroupWarps * 32) {
+      const int pos = begin - pages.first + i / kPieces, piece = i % kPieces;
+      int page_offset;
+      const u8* page = pages.find(pos, page_offset);
+      if (piece < kKeyPieces) {
+        KvAsF16<Kv>::copy_key(to.key_at(pos, piece), page, kKeyDim, page_offset, piece);
+      } else {
+        const int dim = (piece - kKeyPieces) * 8;
+        KvAsF16<Kv>::copy_value(to.value_at(pos, dim), page + kv.value_begin, kValueRow, page_offset, dim);
+      }
+    }
+    cp_async_commit();
+    cp_async_commit();  // attend() waits for all but the last group, so for the keys in this one too
+  }
+  // To L2.
+  ZINC_DEVICE void prefetch(int kv_tile, int2 pages_of_tile) const {
+    constexpr int kLine = 128;
+    const u8* pages[2] = {head_of(kv, pages_of_tile.x, kv_head), head_of(kv, pages_of_tile.y, kv_head)};
+    const int n_pages = kv_tile * kKvTilePositions + kPageTokens <= position ? 2 : 1;
+#pragma unroll 1
+    for (int offset = thread_in_group() * kLine; offset < n_pages * kv.head_bytes; offset += kGroupWarps * 32 * kLine) {
+      prefetch_l2(offset < kv.head_bytes ? pages[0] + offset : pages[1] + (offset - kv.head_bytes));
+    }
+  }
+
   // ---- heads ----
 
   // QkvIndex of the warp; -1: none. Warps 0 to kRows - 1 compute the queries, the next two the key and the value;
@@ -308,15 +392,15 @@ struct DecodeKvTile {
   int key, value, query, p_store, p_load, reduce_store, reduce_load, result;
 
   ZINC_DEVICE explicit DecodeKvTile(const DecodeBlock& init_block)
-      : block(init_block), scale(init_block.params.attention.scale), softcap(init_block.params.attention.softcap) {
+      : block(init_block), scale(init_block.p.scale), softcap(init_block.p.softcap) {
     DecodeSmem& smem = block.smem;
-    const int quad = lane_id() / 4, lane_in_quad = lane_id() % 4, row = lane_id() % 8,
+    const int lane = thread_of_unit() % 32, quad = lane / 4, lane_in_quad = lane % 4, row = lane % 8,
               warp_in_group = block.warp_in_group;
     const int warp_group = min(block.warp_group, kWarpGroups - 1);
     const SmemKv kv_tile(smem.kv_tiles[warp_group], block.kv);
-    const int rotated = row / 2 * 4 + lane_id() / 16 * 2 + row % 2;
+    const int rotated = row / 2 * 4 + lane / 16 * 2 + row % 2;
     key = smem_offset(smem, kv_tile.key_at(warp_in_group * kTiles * 8 + quad, lane_in_quad));
-    value = smem_offset(smem, kv_tile.value_at(rotated, warp_in_group * kWarpDims + lane_id() / 8 % 2 * 8));
+    value = smem_offset(smem, kv_tile.value_at(rotated, warp_in_group * kWarpDims + lane / 8 % 2 * 8));
     query = smem_offset(smem, smem.q + quad * kQueryStride + 8 * lane_in_quad);
     p_store = smem_offset(
         smem, smem.p_tile[warp_group] + quad * (kProbStride / 2) + warp_in_group * kTiles * 4 + lane_in_quad);
@@ -398,7 +482,7 @@ struct DecodeKvTile {
     }
     return all;
   }
-  // P * V. REQUIRES: sync() after softmax(). The terms have the order of pv_16_positions(): a lane's ldmatrix rows are
+  // P * V. REQUIRES: sync() after softmax(). The terms have the order of KvTileResult: a lane's ldmatrix rows are
   // positions 4 j and 4 j + 1 of 16, then 4 j + 2 and 4 j + 3, for two times eight dimensions. The MMA is transposed:
   // its 16 rows are dimensions, its 8 columns query rows.
   ZINC_DEVICE void multiply_values(int kv_tile, SoftmaxState all) const {
@@ -443,15 +527,18 @@ struct DecodeKvTile {
     wait_copies();  // the keys have arrived
     score(scores);
     const float row_max = mask(kv_tile, scores);
-    sync();  // the keys have been read
-    if (next >= 0) block.copy_keys(block.pages_of(next, pages_of_tile, block.position));
-    cp_async_commit();
+    sync();                                                             // the keys have been read
+    constexpr bool kCopiesEarly = kShape.prepares_heads || kTiles < 8;  // else the scores need all registers
+    if (kCopiesEarly && next >= 0) block.copy_keys<false>(block.pages_of(next, pages_of_tile, block.position));
+    if (kCopiesEarly) cp_async_commit();
     const SoftmaxState all = softmax(scores, row_max);
+    if (!kCopiesEarly && next >= 0) block.copy_keys<false>(block.pages_of(next, pages_of_tile, block.position));
+    if (!kCopiesEarly) cp_async_commit();
     wait_copies();  // the values have arrived, P has been stored
     multiply_values(kv_tile, all);
     if (next >= 0) {
       sync();  // values and P have been read
-      block.copy_values(next, block.pages_of(next, pages_of_tile, block.position));
+      block.copy_values<false>(block.pages_of(next, pages_of_tile, block.position));
     }
     cp_async_commit();
   }

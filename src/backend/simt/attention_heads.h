@@ -52,12 +52,57 @@ ZINC_DEVICE void prepare_head(const HeadInput& part, long long t, int head, floa
   __syncwarp();
 }
 
-// Writes a warp's head to the KV cache.
+// prepare_head() of up to 256 elements in two parts: loads of what no earlier launch of the step writes, then the rest.
+struct SegmentHead {
+  static constexpr int kLanePairs = kSegmentElems / 2 / 32;
+  const HeadInput& part;
+  const float* x;
+  const float2* cos_sin;
+  Vec8 weight;
+
+  ZINC_DEVICE SegmentHead(const HeadInput& init_part, long long t, int head)
+      : part(init_part),
+        x(part.x + (t * part.n_heads + head) * part.stride),
+        cos_sin(reinterpret_cast<const float2*>(part.table) + t * part.n_pairs),
+        weight{{1, 1, 1, 1, 1, 1, 1, 1}} {
+    if (part.is_normed && part.norm_weight) weight = load_vec8(part.norm_weight, lane_id() * 8, part.dim);
+    keep_in_register(x);
+  }
+  ZINC_DEVICE void prepare(float* values) const {
+    const int first = lane_id() * 8;
+    Vec8 in = load_vec8(x, first, part.dim);
+    float2 rotation[kLanePairs];
+#pragma unroll
+    for (int k = 0; k < kLanePairs; ++k) {
+      if (has_pair(k)) rotation[k] = cos_sin[k * 32 + lane_id()];
+    }
+    if (part.is_normed) {
+      const float factor = rms_factor(warp_sum(sum_squares(in, 0), 32), part.dim, part.eps);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) in.v[i] = in.v[i] * factor * weight.v[i];
+    }
+    if (first < padded(part.dim)) store_vec8(values, first, padded(part.dim), in);
+    __syncwarp();
+#pragma unroll
+    for (int k = 0; k < kLanePairs; ++k) {
+      if (!has_pair(k)) continue;
+      const int i = k * 32 + lane_id();
+      float& a = values[part.adjacent ? 2 * i : i];
+      float& b = values[part.adjacent ? 2 * i + 1 : i + part.n_pairs];
+      const float before_a = a, before_b = b;
+      a = before_a * rotation[k].x - before_b * rotation[k].y;
+      b = before_a * rotation[k].y + before_b * rotation[k].x;
+    }
+    __syncwarp();
+  }
+  ZINC_DEVICE bool has_pair(int k) const { return part.table && k * 32 + lane_id() < part.n_pairs; }
+};
+
+// Writes a warp's head to the KV cache. keys: keys_at().
 template <class Kv>
-ZINC_DEVICE void write_head(const Step& step, const KvLayer& kv, int t, int head, bool is_key, const float* values) {
-  u8* keys = keys_at(step, kv, t, head);
+ZINC_DEVICE void write_head(const KvLayer& kv, u8* keys, bool is_key, int page_offset, const float* values) {
   for (int block = 0; block < padded(is_key ? kv.k_dim : kv.v_dim) / 32; ++block) {
-    write_block<Kv>(kv, keys, is_key, step.positions[t] % kPageTokens, block, values[block * 32 + lane_id()]);
+    write_block<Kv>(kv, keys, is_key, page_offset, block, values[block * 32 + lane_id()]);
   }
 }
 

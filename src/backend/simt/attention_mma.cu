@@ -1,7 +1,6 @@
-// Attention on tensor cores: attention_prefill, where a block loops over the positions of its rows, and
-// attention_split_kv for sequences with few tokens in the step, where blocks have chunks of one row each
-// (gpu/attention_units.h). Both use the KV tiles of attention_mma.h and are bit-identical. A program of this file begins
-// with its compile-time shape, kShape.
+// Prefill attention on tensor cores: a block loops over the positions of its rows, in the KV tiles of attention_mma.h.
+// Bit-identical to attention_units.cu, which has the sequences with few tokens in the step. A program of this file
+// begins with its compile-time shape, kShape.
 #include "backend/simt/attention_mma.h"
 
 namespace zinc::simt {
@@ -35,7 +34,7 @@ ZINC_DEVICE QueryTile find_query_tile(const AttentionParams& p, int first_token,
 
 // The first token from t on that is not a split row.
 ZINC_DEVICE int next_prefill_token(const AttentionParams& p, int t, int end) {
-  return p.rows && t < end ? p.rows[t].prefill_token : t;
+  return p.prefill_tokens && t < end ? p.prefill_tokens[t] : t;
 }
 
 // Shared memory of a block: the accumulator, then queries, P and reduce_buf of each group's row sets, and a KV tile.
@@ -131,8 +130,7 @@ struct Accumulator<kRowSets, false> {
 };
 
 // P * V of the tile for all row sets, merged into their chunks, kDims dimensions at a time. The ldmatrix rows are
-// chosen so that the terms have the order of pv_16_positions(); a lane's results are dimensions 8 t + 2 i and 8 t + 2 i
-// + 1 of the warp's 64, i = lane_in_quad. Padding past a row's end is multiplied and not written. `next`: the softmax
+// chosen so that the terms have the order of KvTileResult. Padding past a row's end is multiplied and not written. `next`: the softmax
 // states of the tile.
 template <int kGroupWarps, int kRowSets>
 ZINC_DEVICE void pv_and_merge(const QueryRows (&rows)[kRowSets], const SmemKv& source, int v_dim, int warp_in_group,
@@ -203,7 +201,10 @@ ZINC_DEVICE void write_rows(const AttentionParams& p, const QueryTile& tile, con
 #pragma unroll
     for (int e = 0; e < 16; ++e) {
       const int dim = warp_in_group * kWarpDims + e / 2 * 8 + lane_id() % 4 * 2 + e % 2;
-      if (dim < p.kv.v_dim) out[dim] = all.values[e / 2][2 * row_half + e % 2] * factor;
+      if (dim >= p.kv.v_dim) continue;
+      float x = all.values[e / 2][2 * row_half + e % 2] * factor;
+      if constexpr (kShape.act != kNoAct) x = apply_gate(p, kShape.act, tile.token(row), tile.head(row), dim, x);
+      out[dim] = x;
     }
   }
 }
@@ -276,15 +277,16 @@ ZINC_DEVICE void attention_prefill(const AttentionParams& p) {
   constexpr int kRows = kWarps / kGroupWarps * kRowSets * kMmaRows;
   extern __shared__ float4 shared[];
   launch_dependents();
-  wait_dependency();
   const int n_tokens = p.step.counts[kTokens], n_tiles = (n_tokens + p.tokens_per_tile - 1) / p.tokens_per_tile;
   const int first = (n_tiles - 1 - static_cast<int>(blockIdx.y)) * p.tokens_per_tile;
-  if (first < 0) return;
+  const int end = min(n_tokens, first + p.tokens_per_tile);
+  int t = first < 0 ? end : next_prefill_token(p, first, end);
+  wait_dependency();
+  if (t >= end) return;
   const AttentionSmem<kGroupWarps, kRowSets> smem(
       p, shared, accumulates_in_registers(kGroupWarps) ? 0 : kRowSets * kAccumulatorFloats * kThreads, kRows);
-  const int end = min(n_tokens, first + p.tokens_per_tile);
   __shared__ QueryTile tile;  // in shared memory to save registers
-  for (int t = next_prefill_token(p, first, end); t < end;) {  // tokens of one sequence at a time
+  while (t < end) {           // tokens of one sequence at a time
     if (threadIdx.x == 0) tile = find_query_tile(p, t, end);
     __syncthreads();
     t = next_prefill_token(p, t + tile.n_tokens, end);
@@ -295,66 +297,8 @@ ZINC_DEVICE void attention_prefill(const AttentionParams& p) {
   }
 }
 
-// A partial result of the tile's only token. REQUIRES: one of the first kGroupWarps warps.
-ZINC_DEVICE void store_partial(const AttentionParams& p, const QueryTile& tile, const AttentionRow& row, int index,
-                               const KvTileResult& result) {
-  float* out[2];
-#pragma unroll
-  for (int row_half = 0; row_half < 2; ++row_half) {
-    const int r = lane_id() / 4 + 8 * row_half;
-    out[row_half] = partial_of(p, row, tile.head(min(r, tile.n_rows - 1))) + index * (p.kv.v_dim + 2);
-    if (r < tile.n_rows && warp_id() == 0 && lane_id() % 4 == 0) {
-      out[row_half][0] = result.row[row_half].max;
-      out[row_half][1] = result.row[row_half].sum;
-    }
-  }
-  for_each_value(result, warp_id(), p.kv.v_dim, [&](int row_half, int dim, float value) {
-    if (lane_id() / 4 + 8 * row_half < tile.n_rows) out[row_half][2 + dim] = value;
-  });
-}
-
-template <class Kv, int kGroupWarps>
-ZINC_DEVICE void attend_unit(const AttentionParams& p, const AttentionUnit& unit,
-                             const AttentionSmem<kGroupWarps, 1>& smem) {
-  const AttentionRow row = p.rows[unit.token];
-  const QueryTile tile = find_query_tile(p, unit.token, unit.token + 1);
-  smem.load_queries(p, tile, kMmaRows);
-  __syncthreads();
-  const QueryRows rows = smem.rows(p, tile, 0, 0);
-  const int first = rows.oldest / kChunkPositions;
-  KvTileResult merged;
-  clear(merged);
-  for (int chunk = unit.first_chunk; chunk < unit.end_chunk; ++chunk) {
-    KvTileResult result;
-    attend_kv_chunk<Kv, kGroupWarps>(rows, p.step, p.kv, tile.seq, tile.kv_head, chunk, smem.accumulator, result);
-    if (warp_id() >= kGroupWarps) continue;
-    if (row.n_partials > 1) {
-      store_partial(p, tile, row, chunk - first, result);
-    } else {
-      merge_tiles(merged, result);
-    }
-  }
-  if (row.n_partials == 1 && warp_id() < kGroupWarps) store_partial(p, tile, row, 0, merged);
-}
-
-// Grid: tiles of up to 16 heads; blocks that take the units in turn.
-template <class Kv, int kGroupWarps>
-ZINC_DEVICE void attention_split_kv(const AttentionParams& p) {
-  extern __shared__ float4 shared[];
-  launch_dependents();
-  wait_dependency();
-  const AttentionSmem<kGroupWarps, 1> smem(p, shared, kChunkSmemFloats<kGroupWarps>, kMmaRows);
-  const int n_units = *p.n_units;
-  for (int i = static_cast<int>(blockIdx.y); i < n_units; i += static_cast<int>(gridDim.y)) {
-    attend_unit<Kv, kGroupWarps>(p, p.units[i], smem);
-  }
-}
-
 extern "C" __global__ void __launch_bounds__(256, 1) attention_prefill(__grid_constant__ const AttentionParams p) {
   attention_prefill<Kv, kShape.n_warps, kShape.n_sets>(p);
-}
-extern "C" __global__ void __launch_bounds__(256, 1) attention_split_kv(__grid_constant__ const AttentionParams p) {
-  attention_split_kv<Kv, kShape.n_warps>(p);
 }
 
 }  // namespace zinc::simt

@@ -103,8 +103,9 @@ struct QueryRows {
   }
 };
 
-// A lane's result of one KV tile: two rows, 8 apart; values[t] has dimensions 8 * (2 i) + t and 8 * (2 i + 1) + t of
-// the warp's 64, i = lane_in_quad.
+// A lane's result of one KV tile: two rows, 8 apart; values[t] has dimensions 8 t + 2 i and 8 t + 2 i + 1 of the warp's
+// 64, i = lane_in_quad. P * V multiplies 16 positions at a time: terms 2 i, 2 i + 1, 2 i + 8 and 2 i + 9 of an MMA are
+// positions 4 i to 4 i + 3, so that a lane loads its probabilities as 8 bytes.
 struct KvTileResult {
   SoftmaxState row[2];
   float values[8][4];
@@ -141,21 +142,6 @@ struct KvTilePages {
     pos = min(max(first + pos, oldest), last) - first;
     page_offset = pos % kPageTokens;
     return pos < kPageTokens ? page[0] : page[1];
-  }
-};
-template <class Kv>
-struct PagedKv {
-  const KvTilePages& pages;
-  const KvLayer& kv;
-  ZINC_DEVICE uint4 key(int pos, int block, int i) const {
-    int page_offset;
-    const u8* page = pages.find(pos, page_offset);
-    return KvAsF16<Kv>::key(page, kv.k_dim, page_offset, block, i);
-  }
-  ZINC_DEVICE uint4 value(int pos, int dim) const {
-    int page_offset;
-    const u8* page = pages.find(pos, page_offset);
-    return KvAsF16<Kv>::value(page + kv.value_begin, padded(kv.v_dim), page_offset, dim);
   }
 };
 
@@ -334,69 +320,6 @@ ZINC_DEVICE void softmax_tile(const QueryRows& rows, int warp_in_group, float (&
   }
 }
 
-// Sets the tile's row sums, and its output to zero. REQUIRES: warp_group_sync after softmax_tile().
-template <int kGroupWarps>
-ZINC_DEVICE void init_pv(const QueryRows& rows, KvTileResult& result) {
-  const int quad = lane_id() / 4;
-#pragma unroll
-  for (int row_half = 0; row_half < 2; ++row_half) {
-    result.row[row_half].sum = rows.reduce_buf[kGroupWarps * 16 + quad + 8 * row_half];
-#pragma unroll
-    for (int w = 1; w < kGroupWarps; ++w)
-      result.row[row_half].sum += rows.reduce_buf[(kGroupWarps + w) * 16 + quad + 8 * row_half];
-  }
-  clear(result.values);
-}
-
-// P * V of positions 16 * k to 16 * k + 15: v[j] has the values of position 4 * lane_in_quad + j of them.
-ZINC_DEVICE void pv_16_positions(const QueryRows& rows, int k, const uint4 (&v)[4], KvTileResult& result) {
-  const int quad = lane_id() / 4, lane_in_quad = lane_id() % 4;
-  const uint2 a = *reinterpret_cast<const uint2*>(rows.p_tile + quad * (kProbStride / 2) + k * 8 + 2 * lane_in_quad);
-  const uint2 b =
-      *reinterpret_cast<const uint2*>(rows.p_tile + (quad + 8) * (kProbStride / 2) + k * 8 + 2 * lane_in_quad);
-#pragma unroll
-  for (int t = 0; t < 8; ++t) {
-    const u32 selector = t % 2 == 0 ? 0x5410u : 0x7632u;
-    const auto word = [](const uint4& x, int w) { return w == 0 ? x.x : w == 1 ? x.y : w == 2 ? x.z : x.w; };
-    mma_m16n8k16_f16(result.values[t], a.x, b.x, a.y, b.y, __byte_perm(word(v[0], t / 2), word(v[1], t / 2), selector),
-                     __byte_perm(word(v[2], t / 2), word(v[3], t / 2), selector));
-  }
-}
-
-// P * V of the warp's 64 dimensions. REQUIRES: warp_group_sync after softmax_tile().
-template <int kGroupWarps, class Source>
-ZINC_DEVICE void pv_tile(const QueryRows& rows, const Source& source, int v_dim, int warp_in_group,
-                         KvTileResult& result) {
-  const int dim = warp_in_group * kWarpDims + lane_id() / 4 * 8;
-  init_pv<kGroupWarps>(rows, result);
-  if (warp_in_group * kWarpDims >= v_dim) return;
-#pragma unroll
-  for (int k = 0; k < kKvTilePositions / 16; ++k) {
-    uint4 v[4];
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      v[j] = dim < v_dim ? source.value(k * 16 + lane_id() % 4 * 4 + j, dim) : make_uint4(0, 0, 0, 0);
-    }
-    pv_16_positions(rows, k, v, result);
-  }
-}
-
-// One KV tile of the group's rows, read from its pages. Called by all warps of the group.
-template <class Kv, int kGroupWarps>
-ZINC_DEVICE void attend_kv_tile(const QueryRows& rows, const KvLayer& kv, const KvTilePages& pages, int warp_in_group,
-                                KvTileResult& result) {
-  const PagedKv<Kv> source{pages, kv};
-  const QueryRows set[1] = {rows};
-  float scores[1][8 / kGroupWarps][4];
-  score_tile<kGroupWarps>(set, source, padded(kv.k_dim) / 32, warp_in_group, scores);
-  mask_tile<kGroupWarps>(rows, pages.first / kKvTilePositions, warp_in_group, scores[0]);
-  warp_group_sync<kGroupWarps>(rows.warp_group);
-  softmax_tile<kGroupWarps>(rows, warp_in_group, scores[0], result.row);
-  warp_group_sync<kGroupWarps>(rows.warp_group);
-  pv_tile<kGroupWarps>(rows, source, padded(kv.v_dim), warp_in_group, result);
-  warp_group_sync<kGroupWarps>(rows.warp_group);  // P has been read
-}
-
 // Merges `next` into `all`; rows without visible positions in `next` stay unchanged.
 ZINC_DEVICE void merge_tiles(KvTileResult& all, const KvTileResult& next) {
   float old_scale[2] = {1, 1}, new_scale[2] = {0, 0};
@@ -431,69 +354,5 @@ ZINC_DEVICE void store_query(u32* to, const float* q, int k_dim, int pair) {
   to[pair] = pack_f16x2(k < k_dim ? q[k] : 0.0f, k + 1 < k_dim ? q[k + 1] : 0.0f);
 }
 ZINC_DEVICE int query_stride(int k_dim) { return padded(k_dim) / 2 + 4; }  // padded against bank conflicts
-
-// Shared memory of attend_kv_chunk(), in floats.
-template <int kGroupWarps>
-constexpr int kChunkSmemFloats = kChunkTiles * 36 * kGroupWarps * 32;
-
-// The KV tiles of one chunk for one set of 16 rows, by all warp groups of the block, merged in order: the first
-// kGroupWarps warps have the result. `rows` of the warp groups differ only in p_tile, reduce_buf and warp_group.
-template <class Kv, int kGroupWarps>
-ZINC_DEVICE void attend_kv_chunk(const QueryRows& rows, const Step& step, const KvLayer& kv, int seq, int kv_head,
-                                 int chunk, float* smem, KvTileResult& result) {
-  constexpr int kWarpGroups = kWarps / kGroupWarps, kLanes = kGroupWarps * 32;
-  const int warp_in_group = warp_id() % kGroupWarps, lane = static_cast<int>(threadIdx.x) % kLanes;
-  for (int tile = warp_id() / kGroupWarps; tile < kChunkTiles; tile += kWarpGroups) {
-    float* to = smem + tile * 36 * kLanes + lane;
-    const int kv_tile = chunk * kChunkTiles + tile;
-    KvTileResult tile_result;
-    clear(tile_result);
-    if (rows.any_visible(kv_tile)) {
-      attend_kv_tile<Kv, kGroupWarps>(rows, kv, KvTilePages(step, kv, seq, kv_head, kv_tile, rows.oldest, rows.last),
-                                      warp_in_group, tile_result);
-    }
-#pragma unroll
-    for (int t = 0; t < 8; ++t) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) to[(t * 4 + e) * kLanes] = tile_result.values[t][e];
-    }
-#pragma unroll
-    for (int row_half = 0; row_half < 2; ++row_half) {
-      to[(32 + 2 * row_half) * kLanes] = tile_result.row[row_half].max;
-      to[(33 + 2 * row_half) * kLanes] = tile_result.row[row_half].sum;
-    }
-  }
-  __syncthreads();
-  clear(result);
-  if (warp_id() < kGroupWarps) {
-    for (int tile = 0; tile < kChunkTiles; ++tile) {
-      const float* from = smem + tile * 36 * kLanes + lane;
-      KvTileResult tile_result;
-#pragma unroll
-      for (int t = 0; t < 8; ++t) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) tile_result.values[t][e] = from[(t * 4 + e) * kLanes];
-      }
-#pragma unroll
-      for (int row_half = 0; row_half < 2; ++row_half)
-        tile_result.row[row_half] = {from[(32 + 2 * row_half) * kLanes], from[(33 + 2 * row_half) * kLanes]};
-      merge_tiles(result, tile_result);
-    }
-  }
-  __syncthreads();
-}
-
-// Calls store(row_half, dimension, value) for each value of a lane.
-template <class Store>
-ZINC_DEVICE void for_each_value(const KvTileResult& result, int warp_in_group, int v_dim, const Store& store) {
-#pragma unroll
-  for (int e = 0; e < 4; ++e) {
-#pragma unroll
-    for (int t = 0; t < 8; ++t) {
-      const int dim = warp_in_group * kWarpDims + 8 * (2 * (lane_id() % 4) + e % 2) + t;
-      if (dim < v_dim) store(e / 2, dim, result.values[t][e]);
-    }
-  }
-}
 
 }  // namespace zinc::simt

@@ -80,10 +80,9 @@ ZINC_DEVICE float merge_value(float all, float chunk, float old_scale, float new
   return fmaf(all, old_scale, chunk * new_scale);
 }
 
-// The partial results of a split row's head.
-ZINC_DEVICE float* partial_of(const AttentionParams& p, const AttentionRow& row, int head) {
-  const long long index = static_cast<long long>(row.first_partial) * p.n_heads + head * row.n_partials;
-  return p.partial + index * (p.kv.v_dim + 2);
+// Applies the output gate to an element of a head's result. act: a compile-time constant saves registers.
+ZINC_DEVICE float apply_gate(const AttentionParams& p, int act, long long token, int head, int dim, float x) {
+  return p.gate ? gated(act, p.gate[(token * p.n_heads + head) * p.gate_stride + dim], x) : x;
 }
 
 // The attention sink takes part in the softmax and has no value.

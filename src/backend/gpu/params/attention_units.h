@@ -1,16 +1,16 @@
-// Units and rows of split-KV attention in the step's upload (gpu/attention_units.h).
+// Units of split-KV attention in the step's upload (gpu/attention_units.h).
 #pragma once
 
 namespace zinc::kernel {
 
+// Everything that a kernel needs to load the unit's keys and values, in 32 bytes at a multiple of 16.
 struct AttentionUnit {
   int token, first_chunk, end_chunk;  // chunks first_chunk .. end_chunk - 1 of the token's row
-};
-
-// The partial results of a row: one of each chunk, or a single one that its only unit has merged.
-struct AttentionRow {
-  int first_partial, n_partials;  // n_partials 0: not a split row
-  int prefill_token;              // the first from this token on that is not a split row
+  int n_units;                        // of the row
+  int position;                       // of the token
+  int n_cached;                       // positions of the sequence that earlier steps have written
+  int page_row;                       // index in the upload of the page table entry of the sequence's position 0
+  int first_partial;                  // of the row, if it has several units: one partial result per chunk
 };
 
 }  // namespace zinc::kernel

@@ -107,8 +107,10 @@ class Lowering final : public gpu::StepLowering<Lowering, SimtKernels> {
 
   Status lower_attention_inputs(const gpu::AttentionCall& call, const simt::KvLayer& kv);
   bool has_split_rows() const { return !workspace_.layout().attention.empty(); }
-  // n_warps: of an MMA tile, 0: f32.
-  Status lower_split_kv(simt::AttentionParams params, int n_warps, int max_units);
+  template <class Call>
+  void fill_output_gate(const Call& call, simt::AttentionParams& params) const;
+  Status lower_units_mma(const simt::AttentionParams& params, int max_units);
+  Status lower_units_f32(simt::AttentionParams params, int max_units);
   Status lower_prefill_f32(simt::AttentionParams params);
   Status lower_prefill_mma(simt::AttentionParams params, int n_warps);
   // Of an attention file, compiled for the KV cache format.

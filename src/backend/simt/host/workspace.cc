@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/simt/host/attention_shape.h"
 #include "backend/simt/host/gemm_small_shape.h"
 #include "base/ceil_div.h"
 
@@ -46,10 +47,19 @@ size_t q8_aux_bytes(const DeviceLimits& device, int max_tokens, const gpu::Quant
   return n_rows * n_segments * n_aux * sizeof(uint16_t);
 }
 
+// Blocks of attention_units have whole segments of a row; those of attention_prefill do not.
+bool quantizes_attention(const Graph& graph, const gpu::Cache& cache, const DeviceLimits& device, const Bucket& bucket,
+                         const Node& attention) {
+  const simt::KvLayer kv = simt_kv_layer(cache.kv_layer(attention.as<zinc::AttentionParams>().cache_layer));
+  const int heads_per_kv_head = static_cast<int>(graph.info(attention.in[0]).shape[0]) / kv.kv_heads;
+  return !gpu::has_prefill_rows(gpu::class_of(bucket)) && mma_warps(kv, cache.kv_format(), device) > 0 &&
+         quantizes_units(kv, heads_per_kv_head, device);
+}
+
 gpu::KernelLimits kernel_limits(const DeviceLimits& device, int max_tokens) {
   const bool quantizes_inline = !runs_gemm_small(device, max_tokens);
   return {.max_warp_head_dim = simt::kSegmentElems,  // one warp per head
-          .max_q8_attention_rows = gpu::kMaxSplitTokens,
+          .has_gated_attention = true,
           .max_matmul_parts = simt::kMaxGemvParts,
           .max_launch_parts = simt::kMaxParts,
           .has_decode_kernels = has_decode_kernels(device),
@@ -125,16 +135,19 @@ Result<std::unique_ptr<Workspace>> Workspace::allocate(const Graph& graph, const
                                                        const gpu::Cache& cache, gpu::Device& device,
                                                        const DeviceLimits& limits, const Bucket& bucket) {
   const bool is_small = runs_gemm_small(limits, bucket.max_tokens);
-  const gpu::WorkspaceOptions options{
-      .kernels = kernel_limits(limits, bucket.max_tokens),
-      .upload = {.attention_blocks = has_split_rows(bucket) ? split_kv_blocks(limits) : 0},
-      .expert_tile_rows =
-          is_small || may_run_gemm_small_experts(limits, bucket.max_tokens) ? kMinGemmSmallColumns : simt::kTileTokens,
-      .sample_splits = simt::kSampleSplits,
-      .q8_aux_bytes = [limits, max_tokens = bucket.max_tokens](const gpu::QuantizedActivation& activation,
-                                                               size_t n_rows) {
-        return q8_aux_bytes(limits, max_tokens, activation, n_rows);
-      }};
+  gpu::WorkspaceOptions options{.kernels = kernel_limits(limits, bucket.max_tokens),
+                                .upload = {.attention_blocks = has_split_rows(bucket) ? split_kv_blocks(limits) : 0},
+                                .expert_tile_rows = is_small || may_run_gemm_small_experts(limits, bucket.max_tokens)
+                                                        ? kMinGemmSmallColumns
+                                                        : simt::kTileTokens,
+                                .sample_splits = simt::kSampleSplits,
+                                .q8_aux_bytes = [limits, max_tokens = bucket.max_tokens](
+                                                    const gpu::QuantizedActivation& activation, size_t n_rows) {
+                                  return q8_aux_bytes(limits, max_tokens, activation, n_rows);
+                                }};
+  options.kernels.quantizes_attention = [&graph, &cache, limits, bucket](const Node& attention) {
+    return quantizes_attention(graph, cache, limits, bucket, attention);
+  };
   std::unique_ptr<Workspace> workspace(new Workspace(graph, weights, cache, bucket, options));
   workspace->is_in_mma_order_ = is_small;
   workspace->limits_ = limits;

@@ -1,4 +1,5 @@
-// Parameters of attention.cu, attention_mma.cu and attention_decode.cu, and their compile-time shapes.
+// Parameters of attention.cu, attention_mma.cu, attention_decode.cu and attention_units.cu, and their compile-time
+// shapes.
 #pragma once
 
 #include "backend/gpu/params/attention_units.h"
@@ -41,20 +42,22 @@ struct HeadsParams {
   float* q_out;
 };
 
-// partial: [a row's heads, its partials, v_dim + 2] from its first partial on; in attention_decode.cu [heads, n_chunks,
-// partial_row_floats(v_dim)].
+// partial: [a row's heads, its chunks, v_dim + 2] from its first partial on, in attention_units.cu with
+// partial_row_floats(v_dim) floats each; in attention_decode.cu [heads, n_chunks, partial_row_floats(v_dim)].
 struct AttentionParams {
   Step step;
   KvLayer kv;
   const float* q;
   const float* sinks;  // null: none
   float* out;
-  Q8Activation q8;  // of out, by merge_chunks; q null: none
-  float* partial;   // split-KV partials; null: each block has all chunks of its rows
+  Q8Activation q8;     // of out, by attention_units; q null: none
+  const float* gate;   // output gate, [T, heads] rows gate_stride apart: gated(act, gate, result); null: none
+  float* partial;      // split-KV partials
+  int* done_counters;  // finished blocks of each head tile, [heads] or [T, heads]; zero between launches
   const AttentionUnit* units;
   const int* n_units;
-  const AttentionRow* rows;  // [T]; null: the step has no split rows
-  int n_heads, heads_per_tile, tokens_per_tile, n_chunks, q8_block;
+  const int* prefill_tokens;  // [T]: the first from this token on that is not a split row; null: there are none
+  int n_heads, heads_per_tile, tokens_per_tile, n_chunks, q8_block, gate_stride, act;
   float scale, softcap;
   int window;
 };
@@ -64,23 +67,21 @@ struct AttentionParams {
 struct AttentionDecodeParams {
   AttentionParams attention;
   HeadInput parts[3];  // by QkvIndex
-  const float* gate;   // output gate: gated(act, gate, result); null: none
-  int gate_stride, act;
-  int* done_counters;  // [heads]: finished blocks of each head tile; zero between launches
 };
 
 // The elements of a RoPE pair: adjacent (GPT-J), or n_pairs apart (NeoX) with n_pairs a multiple of 8, or any n_pairs.
 enum RopeLayout : int { kRopeAdjacent = 0, kRopeHalvesVec8 = 1, kRopeHalvesRagged = 2 };
 
-// The compile-time shape of attention_decode.cu, and its shared memory.
+// The compile-time shape of attention_decode.cu and attention_units.cu, and its shared memory.
 struct AttentionDecodeShape {
   int k_dim, v_dim;
-  int heads_per_kv_head;
-  int tile_heads;  // query heads per block, at most 6
-  int window, has_softcap;
-  int has_keys;     // the layer has its own keys and values
-  int act;          // of the output gate; kNoAct: none
-  int rope_layout;  // RopeLayout
+  int heads_per_kv_head = 1;
+  int tile_heads;  // query heads per block, at most 6 with prepares_heads, else 8
+  int window = 0, has_softcap = 0;
+  int act = kNoAct;        // of the output gate
+  int prepares_heads = 0;  // norm, RoPE and KV cache write (attention_decode.cu)
+  int has_keys = 0;        // then: the layer has its own keys and values
+  int rope_layout = 0;     // then: RopeLayout
 };
 // Warps per KV tile: one for each 64 dimensions, a power of two; 0: too many dimensions.
 ZINC_HOST_DEVICE int warps_per_kv_tile(int k_dim, int v_dim) {
@@ -93,7 +94,8 @@ ZINC_HOST_DEVICE int warps_per_kv_tile(const AttentionDecodeShape& s) { return w
 // The compile-time shape of attention_mma.cu.
 struct AttentionMmaShape {
   int n_warps;  // warps_per_kv_tile()
-  int n_sets;   // sets of 16 query rows per warp group in attention_prefill
+  int n_sets;   // sets of 16 query rows per warp group
+  int act;      // of the output gate; kNoAct: none
 };
 // A lane's accumulator over all chunks of a row set: in registers if eight warps share the scores of a tile.
 inline constexpr int kAccumulatorFloats = 36;
@@ -104,6 +106,8 @@ ZINC_HOST_DEVICE int partial_row_floats(int v_dim) { return 4 + (v_dim + 3) / 4 
 ZINC_HOST_DEVICE int head_row_floats(const AttentionDecodeShape& s) {
   return ((s.k_dim > s.v_dim ? s.k_dim : s.v_dim) + 31) / 32 * 32;
 }
+// Queries, the key and the value before RoPE.
+ZINC_HOST_DEVICE int n_head_rows(const AttentionDecodeShape& s) { return s.prepares_heads != 0 ? s.tile_heads + 2 : 1; }
 // A KV tile in f16, padded against bank conflicts (SmemKv).
 ZINC_HOST_DEVICE int kv_tile_bytes(int k_dim, int v_dim) {
   return 2 * ((k_dim + 31) / 32 * 4) * (kPageTokens * 16 + 32) + 64 * ((v_dim + 63) / 64 * 128 + 32);
@@ -116,7 +120,7 @@ ZINC_HOST_DEVICE int kv_tiles_in_flight(const AttentionDecodeShape& s) {
 }
 ZINC_HOST_DEVICE int attention_decode_smem_bytes(const AttentionDecodeShape& s) {
   const int n_tiles = kv_tiles_in_flight(s);
-  const int floats = (s.tile_heads + 2) * head_row_floats(s) + 16 * ((s.k_dim + 31) / 32 * 16 + 4) +
+  const int floats = n_head_rows(s) * head_row_floats(s) + 16 * ((s.k_dim + 31) / 32 * 16 + 4) +
                      n_tiles * (16 * 36 + 32 * warps_per_kv_tile(s)) +
                      s.tile_heads * 4 * ((s.v_dim + 31) / 32 * 32 + 8 + 2);
   return align_128(4 * floats + n_tiles * kv_tile_bytes(s.k_dim, s.v_dim));
