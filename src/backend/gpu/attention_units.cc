@@ -1,10 +1,15 @@
 #include "backend/gpu/attention_units.h"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "base/ceil_div.h"
 
 namespace zinc::gpu {
+
+static_assert(sizeof(AttentionUnit) == kAttentionUnitInts * sizeof(int) &&
+              offsetof(AttentionUnit, first_partial) == kAttentionUnitPartial * sizeof(int));
+
 namespace {
 
 // The chunks that a position sees.

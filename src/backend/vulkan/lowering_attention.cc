@@ -78,7 +78,7 @@ Status Lowering::emit_attention(const Node& n, shader::AttentionParams& params, 
     const gpu::UploadLayout::GroupUnits& group = workspace_.layout().attention[static_cast<size_t>(kv.group)];
     params.units = static_cast<int>(group.units);
     params.n_units = static_cast<int>(group.n_units);
-    params.rows = static_cast<int>(group.rows);
+    params.prefill_tokens = static_cast<int>(group.prefill_tokens);
     params.max_units = group.limits.max_units;
   }
   if (is_split || has_units) {

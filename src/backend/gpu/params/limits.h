@@ -5,16 +5,18 @@
 
 namespace zinc::kernel {
 
-inline constexpr int kPanelRows = 32;        // interleaved weight rows of a panel, one per lane
-inline constexpr int kSegmentElems = 256;    // inputs of a K segment, summed before anything else is added
-inline constexpr int kGroupElems = 32;       // inputs of a quant group, loaded together
-inline constexpr int kSegmentGroups = 8;     // quant groups of a segment
-inline constexpr int kThreads = 256;         // per block (workgroup)
-inline constexpr int kWarps = 8;             // of 32 consecutive threads, whatever the device's subgroup size
-inline constexpr int kPageTokens = 32;       // positions of a KV page
-inline constexpr int kChunkPositions = 256;  // KV positions of a chunk, which has its own partial softmax
-inline constexpr int kMaxPageGroups = 4;     // KV page groups of a model
-inline constexpr int kMaxTaps = 8;           // taps of a short convolution
+inline constexpr int kPanelRows = 32;            // interleaved weight rows of a panel, one per lane
+inline constexpr int kSegmentElems = 256;        // inputs of a K segment, summed before anything else is added
+inline constexpr int kGroupElems = 32;           // inputs of a quant group, loaded together
+inline constexpr int kSegmentGroups = 8;         // quant groups of a segment
+inline constexpr int kThreads = 256;             // per block (workgroup)
+inline constexpr int kWarps = 8;                 // of 32 consecutive threads, whatever the device's subgroup size
+inline constexpr int kPageTokens = 32;           // positions of a KV page
+inline constexpr int kChunkPositions = 256;      // KV positions of a chunk, which has its own partial softmax
+inline constexpr int kAttentionUnitInts = 8;     // size of an AttentionUnit in the step's upload
+inline constexpr int kAttentionUnitPartial = 7;  // index of its first_partial
+inline constexpr int kMaxPageGroups = 4;         // KV page groups of a model
+inline constexpr int kMaxTaps = 8;               // taps of a short convolution
 inline constexpr int kMaxExperts = 1024;
 inline constexpr int kDeltaChunk = 64;   // tokens per chunk of the chunked gated delta rule
 inline constexpr int kSampleChunk = 64;  // logits per chunk whose maximum is stored for sampling

@@ -33,13 +33,13 @@ struct AttentionParams {
   KvLayer kv;
   HeadInput parts[3];  // by QkvIndex; used if fused
   uint64_t q, sinks, out;
-  uint64_t partial;        // [tokens, heads, n_chunks, v_dim padded to vec4, then maximum and sum], or AttentionRow's
+  uint64_t partial;        // [tokens, heads, n_chunks, v_dim padded to vec4, then maximum and sum], or a unit's
   uint64_t done_counters;  // [tokens, tiles of heads]: chunks that have finished; zero between steps
   uint64_t gate;           // output gate, decode only; 0: none
   int n_rows, n_heads, heads_per_tile, tokens_per_tile, n_chunks, window;
   float scale, softcap;
   int gate_stride, gate_act;            // gate_stride: between heads
-  int units, n_units, rows, max_units;  // AttentionUnit, their number, AttentionRow: indices in the step's upload
+  int units, n_units, prefill_tokens, max_units;  // gpu/attention_units.h: indices in the step's upload; their limit
 };
 
 }  // namespace shader

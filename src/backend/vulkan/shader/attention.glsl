@@ -212,14 +212,14 @@ void select_tokens(int token, int end) {
   tile_partials = p.n_chunks;
 }
 
-int split_row(int token, int field) { return Ints(step.counts).data[p.rows + 3 * token + field]; }  // of AttentionRow
+bool is_split_row(int token) { return Ints(step.counts).data[p.prefill_tokens + token] != token; }
 
 void attend_unit(int unit) {
   if (unit >= Ints(step.counts).data[p.n_units]) return;
-  int from = p.units + 3 * unit, token = Ints(step.counts).data[from];
+  int from = p.units + kAttentionUnitInts * unit, token = Ints(step.counts).data[from];
   select_tokens(token, token + 1);
-  tile_first_partial = split_row(token, 0);
-  tile_partials = split_row(token, 1);
+  tile_first_partial = Ints(step.counts).data[from + kAttentionUnitPartial];
+  tile_partials = last_position() / kChunkPositions + 1 - tile_oldest / kChunkPositions;
   attend_tile(Ints(step.counts).data[from + 1], Ints(step.counts).data[from + 2], 1);
 }
 
@@ -234,7 +234,7 @@ void main() {
   int end = min(n_tokens, first + p.tokens_per_tile);
   for (int t = first; t < end; t += tile_tokens) {  // one sequence at a time
     select_tokens(t, end);
-    if (kUnits != 0 && split_row(t, 1) > 0) continue;
+    if (kUnits != 0 && is_split_row(t)) continue;
     attend_tile(tile_oldest / kChunkPositions + split, last_position() / kChunkPositions + 1, stride);
   }
 }
