@@ -48,6 +48,10 @@ simt::GemmSmallWgmmaShape gemm_small_wgmma_shape(int64_t n_row_tiles, int n_colu
   while (shape.n_columns > kMinColumns && 2 * n_row_tiles * ceil_div(n_columns, shape.n_columns) <= n_sms) {
     shape.n_columns /= 2;
   }
+  if (n_columns > kMaxColumns && n_row_tiles * ceil_div(n_columns, shape.n_columns) >= 3 * n_sms) {
+    shape.n_row_groups = 2;  // they share the activations, and their totals stay in registers
+    shape.n_k_splits = 1;
+  }
   while (simt::gemm_small_wgmma_smem_bytes(shape, segment_bytes) > kGemmSmallWgmmaSharedBytes) --shape.n_stages;
   return shape;
 }

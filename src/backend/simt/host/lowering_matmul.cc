@@ -139,7 +139,7 @@ Status Lowering::lower_gemm_small_wgmma(const gpu::MatmulCall& call, const simt:
   const simt::GemmSmallWgmmaShape shape = gemm_small_wgmma_shape(n_row_tiles, n_rows, device_.n_sms, segment_bytes);
   Launch launch = Launch::of(params);
   launch.threads = static_cast<unsigned>(simt::gemm_small_wgmma_threads(shape));
-  const int64_t n_tiles = n_row_tiles * ceil_div(n_rows, shape.n_columns);
+  const int64_t n_tiles = ceil_div(n_row_tiles, shape.n_row_groups) * ceil_div(n_rows, shape.n_columns);
   return add({"gemm_small_wgmma", std::string(matrix.format->name), shape_definition("GemmSmallWgmmaShape", shape)},
              "gemm_small_wgmma", launch, std::min<int64_t>(n_tiles, device_.n_sms), 1, 1,
              static_cast<size_t>(simt::gemm_small_wgmma_smem_bytes(shape, segment_bytes)));
