@@ -245,6 +245,7 @@ class DeltaLayerTest : public testing::TestWithParam<LayerShape> {
     simt::DeltaLayerParams layer{.delta = delta_params(states),
                                  .conv = conv_params(states),
                                  .norm_eps = kEps,
+                                 .n_seq_rows = 2,
                                  .q = nullptr,
                                  .k = nullptr,
                                  .v = nullptr};
@@ -254,7 +255,7 @@ class DeltaLayerTest : public testing::TestWithParam<LayerShape> {
       layer.delta.v = layer.v = zeros(n_tokens_ * s.value_dim());
     }
     const int64_t n_tiles = has_chunks() ? ceil_div(n_tokens_, simt::kConvTokens) : 0;
-    launch("delta_layer", s.kernel, layer, ceil_div(s.dim, s.n_columns) * s.v_heads, max_seqs_ + n_tiles);
+    launch("delta_layer", s.kernel, layer, ceil_div(s.dim, s.n_columns) * s.v_heads, layer.n_seq_rows + n_tiles);
     if (has_chunks()) run_chunks(layer.delta, 1);
     simt::DeltaFinishParams finish{};
     finish.conv = layer.conv;

@@ -202,26 +202,25 @@ struct DeltaTile {
   }
 };
 
-// Convolution, norms of q and k, and the gated delta rule, token by token. States and weights are loaded before the
-// wait: the launch before does not write them. The state of the convolution is updated by delta_finish, because blocks
-// that share a key head read it too. Grid: tiles of columns of each value head, sequences; further rows of the grid prepare
-// the inputs of sequences with full chunks, a tile of kConvTokens tokens each.
-template <int N, int C, int kTaps, bool has_exact_dims>
-ZINC_DEVICE void delta_layer(const DeltaLayerParams& params) {
-  constexpr int kColumns = kThreads / 8 * C, kWidth = 2 * 8 * N + kColumns;
-  constexpr int kChannels = (kWidth + kThreads - 1) / kThreads;
-  __shared__ __align__(16) float values[kGroupTokens][kWidth];  // q, k, and v of the block's columns
-  __shared__ float decays[kGroupTokens], betas[kGroupTokens];
+// Memory of a block of delta_layer.
+template <int kWidth>
+struct LayerSmem {
+  float values[kGroupTokens][kWidth];  // q, k, and v of the block's columns
+  float decays[kGroupTokens], betas[kGroupTokens];
+};
+
+// Convolution, norms of q and k, and the gated delta rule of a sequence, token by token; false: the step has no such
+// sequence. States and weights are loaded before the wait: the launch before does not write them. The state of the
+// convolution is updated by delta_finish, because blocks that share a key head read it too.
+template <int N, int C, int kTaps, bool has_exact_dims, int kWidth>
+ZINC_DEVICE bool update_sequence(const DeltaLayerParams& params, int seq, LayerSmem<kWidth>& smem) {
+  constexpr int kColumns = kThreads / 8 * C, kChannels = (kWidth + kThreads - 1) / kThreads;
   const DeltaParams& p = params.delta;
   const ConvParams& conv = params.conv;
-  launch_dependents();
-  prefetch_params(params);
-  const int thread = static_cast<int>(threadIdx.x), seq = static_cast<int>(blockIdx.y);
-  static_assert(kWidth >= kThreads);
-  if (seq >= p.step.max_seqs) return delta_inputs(params, seq - p.step.max_seqs, values[0]);
+  const int thread = static_cast<int>(threadIdx.x);
   const ConvSeq tokens(conv, seq);
-  const DeltaSpan span(tokens.begin, tokens.end, tokens.position);
-  if (span.begin >= span.end || (p.leaves_chunked && span.n_chunks > 0)) return wait_dependency();
+  if (tokens.begin >= tokens.end) return false;
+  if (p.leaves_chunked && DeltaSpan(tokens.begin, tokens.end, tokens.position).n_chunks > 0) return true;
   const int n_tiles = has_exact_dims ? 1 : (p.v_dim + kColumns - 1) / kColumns;
   const int h = static_cast<int>(blockIdx.x) / n_tiles;
   const int first = (static_cast<int>(blockIdx.x) - h * n_tiles) * kColumns;
@@ -254,14 +253,14 @@ ZINC_DEVICE void delta_layer(const DeltaLayerParams& params) {
   load_x(tokens.begin);
   for (int begin = tokens.begin; begin < tokens.end; begin += kGroupTokens) {
     const int n = min(kGroupTokens, tokens.end - begin);
-    if (begin > tokens.begin) __syncthreads();  // all have read the tokens before
+    __syncthreads();  // all have read the tokens before
     // The last warp has the fewest channels.
     const int gate = thread - (kThreads - 32);
     if (gate >= 0 && gate < n) {
       const long long index = static_cast<long long>(begin + gate) * p.v_heads + h;
       const float alpha = p.alpha[index], beta = p.beta[index];
-      decays[gate] = expf(log_decay(p, alpha, h));
-      betas[gate] = sigmoid(beta);
+      smem.decays[gate] = expf(log_decay(p, alpha, h));
+      smem.betas[gate] = sigmoid(beta);
     }
     for (int t = 0; t < n; ++t) {
 #pragma unroll
@@ -269,24 +268,42 @@ ZINC_DEVICE void delta_layer(const DeltaLayerParams& params) {
       if (begin + t + 1 < tokens.end) load_x(begin + t + 1);
 #pragma unroll
       for (int i = 0; i < kChannels; ++i) {
-        if (channels[i] >= 0) values[t][thread + i * kThreads] = windows[i].result();
+        if (channels[i] >= 0) smem.values[t][thread + i * kThreads] = windows[i].result();
       }
     }
     __syncthreads();
     for (int i = warp_id(); i < 2 * n; i += kWarps) {
-      float* head = values[i / 2] + i % 2 * k_dim;
+      float* head = smem.values[i / 2] + i % 2 * k_dim;
       store_vec8(head, lane_id() * 8, k_dim, l2_normed(head, k_dim, params.norm_eps));
     }
     __syncthreads();
     for (int t = 0; t < n; ++t) {
       float v[C];
 #pragma unroll
-      for (int c = 0; c < C; ++c) v[c] = tile.has_column(c) ? values[t][2 * k_dim + tile.column - first + c] : 0.0f;
-      tile.update(values[t], values[t] + k_dim, v, decays[t], betas[t], p.q_scale,
+      for (int c = 0; c < C; ++c) v[c] = tile.has_column(c) ? smem.values[t][2 * k_dim + tile.column - first + c] : 0.0f;
+      tile.update(smem.values[t], smem.values[t] + k_dim, v, smem.decays[t], smem.betas[t], p.q_scale,
                   p.out + (static_cast<long long>(begin + t) * p.v_heads + h) * v_dim);
     }
   }
   tile.store(state);
+  return true;
+}
+
+// Grid: tiles of columns of each value head, sequences, of which a block takes further ones in turn; further rows of
+// the grid prepare the inputs of sequences with full chunks, a tile of kConvTokens tokens each.
+template <int N, int C, int kTaps, bool has_exact_dims>
+ZINC_DEVICE void delta_layer(const DeltaLayerParams& params) {
+  constexpr int kWidth = 2 * 8 * N + kThreads / 8 * C;
+  static_assert(kWidth >= kThreads);
+  __shared__ __align__(16) LayerSmem<kWidth> smem;
+  launch_dependents();
+  prefetch_params(params);
+  int row = static_cast<int>(blockIdx.y);
+  if (row >= params.n_seq_rows) return delta_inputs(params, row - params.n_seq_rows, smem.values[0]);
+  while (row < params.delta.step.max_seqs && update_sequence<N, C, kTaps, has_exact_dims>(params, row, smem)) {
+    row += params.n_seq_rows;
+  }
+  wait_dependency();
 }
 
 ZINC_KERNEL_2_PER_SM delta_layer_128(__grid_constant__ const DeltaLayerParams p) { delta_layer<16, 4, 4, true>(p); }

@@ -85,6 +85,7 @@ simt::DeltaLayerParams Lowering::layer_params(const gpu::DeltaDecodeCall& call) 
   return {.delta = delta_params(*call.delta),
           .conv = conv_params(*call.conv),
           .norm_eps = call.q_norm->as<zinc::NormParams>().eps,
+          .n_seq_rows = 0,
           .q = nullptr,
           .k = nullptr,
           .v = nullptr};
@@ -100,15 +101,17 @@ Status Lowering::lower(const gpu::DeltaLayerCall& call) {
   const bool is_exact = delta.k_dim == kKeys && delta.v_dim == kKeys && params.conv.n_taps == kTaps;
   const char* general_kernel = delta.k_dim <= kKeys ? "delta_layer_upto_128" : "delta_layer_upto_256";
   const int n_columns = is_exact ? 128 : delta.k_dim <= kKeys ? 64 : 32;  // of a block
-  int64_t n_rows = workspace_.max_seqs();                                 // of the grid
+  // A few waves of blocks, so that a step of few sequences has few idle ones.
+  const int64_t n_blocks = ceil_div(delta.v_dim, n_columns) * delta.v_heads;
+  int64_t n_rows = std::clamp<int64_t>(8 * device_.n_sms / n_blocks, 1, workspace_.max_seqs());
+  params.n_seq_rows = static_cast<int>(n_rows);
   if (delta.leaves_chunked) {
     n_rows += ceil_div(sizes_.max_tokens, simt::kConvTokens);
     params.q = workspace_.floats(call.rule.delta->in[0]);
     params.k = workspace_.floats(call.rule.delta->in[1]);
     params.v = workspace_.floats(call.rule.delta->in[2]);
   }
-  if (Status s = emit({"delta_layer", ""}, is_exact ? "delta_layer_128" : general_kernel, params,
-                      ceil_div(delta.v_dim, n_columns) * delta.v_heads, n_rows);
+  if (Status s = emit({"delta_layer", ""}, is_exact ? "delta_layer_128" : general_kernel, params, n_blocks, n_rows);
       !s.ok()) {
     return s;
   }

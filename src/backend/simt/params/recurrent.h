@@ -43,6 +43,7 @@ struct DeltaLayerParams {
   DeltaParams delta;  // q, k and v are unused: the kernel computes them
   ConvParams conv;
   float norm_eps;
+  int n_seq_rows;    // delta_layer: rows of the grid that are for sequences
   float *q, *k, *v;  // where delta_layer stores those of sequences with full chunks
 };
 
