@@ -114,7 +114,8 @@ class MoeKernelsFloats : public MoeKernels {
     float total = 0;
     for (int begin = 0; begin < n_in; begin += simt::kSegmentElems) {
       float sum = 0;
-      for (int k = begin; k < std::min(n_in, begin + int{simt::kSegmentElems}); ++k) sum = std::fma(weights[k], x[k], sum);
+      for (int k = begin; k < std::min(n_in, begin + int{simt::kSegmentElems}); ++k)
+        sum = std::fma(weights[k], x[k], sum);
       total += sum;
     }
     return total;
@@ -146,8 +147,8 @@ TEST_F(MoeKernelsFloats, of_any_tile_and_split_adds_in_the_order_of_one_row) {
           params.n_splits = n_splits;
           params.n_rows = upload(Ints{n_rows});
           for (size_t part : {0u, 1u}) params.outs[part] = upload(Floats(static_cast<size_t>(kRows * kOut[part]), -1));
-          const int stages =
-              2 * (32 * 4 * panel.group_bytes + tile.n_columns * simt::kFloatStageElems * static_cast<int>(sizeof(float)));
+          const int stages = 2 * (32 * 4 * panel.group_bytes +
+                                  tile.n_columns * simt::kFloatStageElems * static_cast<int>(sizeof(float)));
           const int own = params.parts[0].n_segments * static_cast<int>(ceil_div(tile.n_columns, n_splits)) * 32 * 4;
           if (stages + 16 + own > device_->limits().max_shared_bytes) continue;
           launch({"gemm_floats", name}, fmt::format("gemm_floats_{}", tile.n_columns), params,
@@ -199,13 +200,15 @@ TEST_F(MoeKernels, a_route_sorts_all_pairs_by_expert_into_tiles) {
     for (size_t t = 0; t < static_cast<size_t>(n_rows); ++t) {
       Ints best(kExperts);
       std::iota(best.begin(), best.end(), 0);
-      std::ranges::stable_sort(best, std::greater{}, [&](int e) { return logits[t * kExperts + static_cast<size_t>(e)]; });
+      std::ranges::stable_sort(best, std::greater{},
+                               [&](int e) { return logits[t * kExperts + static_cast<size_t>(e)]; });
       for (size_t u = 0; u < kUsed; ++u) EXPECT_EQ(ids[t * kUsed + u], best[u]) << t << ", " << u;
     }
     Ints expected_tiles;
     for (int e = 0, first = 0; e < kExperts; ++e) {
       const int n = static_cast<int>(std::count(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(n_pairs), e));
-      for (int k = 0; k < n; k += kTile) expected_tiles.insert(expected_tiles.end(), {e, first + k, std::min(kTile, n - k)});
+      for (int k = 0; k < n; k += kTile)
+        expected_tiles.insert(expected_tiles.end(), {e, first + k, std::min(kTile, n - k)});
       first += n;
     }
     ASSERT_EQ(download(params.tiles.n_tiles, 1)[0] * 3, static_cast<int>(expected_tiles.size())) << n_rows;
@@ -260,8 +263,7 @@ TEST_P(MoeKernelsCombine, with_shared_expert_residual_and_norm_is_bit_identical_
   params.n_experts_used = kUsed;
   params.dim = dim;
   const KernelProgram program{
-      "combine", "",
-      fmt::format("inline constexpr int kCombineSegments = {};", ceil_div(n_segments, simt::kWarps))};
+      "combine", "", fmt::format("inline constexpr int kCombineSegments = {};", ceil_div(n_segments, simt::kWarps))};
   simt::CombineParams plain = params;
   plain.out = rows();
   launch(program, "moe_combine", plain, {kRows, 1, 1});
@@ -294,8 +296,14 @@ TEST_P(MoeKernelsCombine, with_shared_expert_residual_and_norm_is_bit_identical_
                                  .scalar_gate = 1,
                                  .act = simt::kSigmoid};
   launch(row_ops, "gated_act", act, blocks(kRows * n_segments, simt::kWarps));
-  simt::ElementwiseParams add{
-      .a = plain.out, .b = act.out, .out = rows(), .n_rows = n_rows, .width = dim, .b_width = 0, .op = simt::kAdd, .factor = 0};
+  simt::ElementwiseParams add{.a = plain.out,
+                              .b = act.out,
+                              .out = rows(),
+                              .n_rows = n_rows,
+                              .width = dim,
+                              .b_width = 0,
+                              .op = simt::kAdd,
+                              .factor = 0};
   launch(row_ops, "elementwise", add, blocks(kRows * dim, simt::kThreads));
   add.b = add.out;
   add.a = params.residual;

@@ -61,6 +61,9 @@ struct GatedActCall {
   int width, vectors_per_row;  // of the rows that matmuls read
   Output out;
 };
+struct GatedActPairCall {
+  std::array<GatedActCall, 2> acts;
+};
 struct ElementwiseCall {
   const Node* node;
   Elementwise op;
@@ -176,9 +179,10 @@ struct DeltaDecodeCall {
   const Node *delta = nullptr, *conv = nullptr, *q_norm = nullptr, *k_norm = nullptr;
 };
 
-using KernelKind = std::variant<EmbedCall, CopyCall, NormCall, QuantizeCall, RopeCall, GatedActCall, ElementwiseCall,
-                                RouteCall, CombineCall, ShortConvCall, DeltaNetCall, SampleCall, AttentionCall,
-                                AttentionDecodeCall, NormResidualCall, MatmulCall, MoeDownCall, DeltaDecodeCall>;
+using KernelKind =
+    std::variant<EmbedCall, CopyCall, NormCall, QuantizeCall, RopeCall, GatedActCall, GatedActPairCall, ElementwiseCall,
+                 RouteCall, CombineCall, ShortConvCall, DeltaNetCall, SampleCall, AttentionCall, AttentionDecodeCall,
+                 NormResidualCall, MatmulCall, MoeDownCall, DeltaDecodeCall>;
 
 struct FusedCall {
   KernelKind kind;

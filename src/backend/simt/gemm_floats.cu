@@ -158,17 +158,17 @@ ZINC_DEVICE void gemm_floats(const LinearParams& p) {
   auto* done = reinterpret_cast<Mbarrier*>(stages + kStages);
   const OwnColumns<kColumns> own{done, reinterpret_cast<float*>(done + 2), p.n_splits, tile.rank};
   const Matrix& matrix = p.parts[tile.part];
-  for (int t = 0; t < kStages; ++t) load_weights<n_warps>(p, tile, t, stages[t].weights);
-  wait_dependency();
   tile.first_column = static_cast<int>(blockIdx.y) * kColumns;
-  tile.n_columns = min(kColumns, *p.n_rows * p.vectors_per_row - tile.first_column);
-  if (tile.n_columns <= 0) return cp_async_wait<0>();
+  tile.n_columns = min(kColumns, step_count(p.n_rows) * p.vectors_per_row - tile.first_column);
+  if (tile.n_columns <= 0) return wait_dependency();
+  for (int t = 0; t < kStages; ++t) load_weights<n_warps>(p, tile, t, stages[t].weights);
+  const bool is_split = p.n_splits > 1;
+  if (is_split) own.init(tile, matrix.n_segments);
+  wait_dependency();
   for (int t = 0; t < kStages; ++t) {
     load_inputs<n_warps>(p, tile, t, stages[t].x);
     cp_async_commit();
   }
-  const bool is_split = p.n_splits > 1;
-  if (is_split) own.init(tile, matrix.n_segments);
   const int column = warp_id() * n, n_warp_columns = min(n, tile.n_columns - column);
   float total[n] = {}, sums[n] = {};
   for (int t = 0; t < tile.n_stages; ++t) {
