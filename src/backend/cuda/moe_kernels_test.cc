@@ -124,7 +124,7 @@ class MoeKernelsFloats : public MoeKernels {
 
 TEST_F(MoeKernelsFloats, of_any_tile_and_split_adds_in_the_order_of_one_row) {
   struct Tile {
-    int n_columns;
+    int n_columns, n_panels;
     unsigned n_threads;
   };
   constexpr int kOut[2] = {70, 1}, kRows = 75;
@@ -140,20 +140,21 @@ TEST_F(MoeKernelsFloats, of_any_tile_and_split_adds_in_the_order_of_one_row) {
       params.x = upload(x);
       params.biases[0] = upload(bias);
       for (size_t part : {0u, 1u}) params.parts[part] = matrices[part].on_device;
-      for (const Tile& tile : {Tile{8, 64}, {16, 128}, {32, 128}, {64, 128}}) {
+      for (const Tile& tile : {Tile{8, 1, 64}, {16, 1, 128}, {32, 1, 128}, {32, 2, 128}, {64, 2, 128}}) {
         for (const int n_splits : {1, 2, 4}) {
           if (n_splits > (device_->limits().has_clusters ? matrices[0].on_device.n_segments : 1)) continue;
           const int n_rows = tile.n_columns + 3;  // the second tile is not full, and a third has no columns
           params.n_splits = n_splits;
           params.n_rows = upload(Ints{n_rows});
           for (size_t part : {0u, 1u}) params.outs[part] = upload(Floats(static_cast<size_t>(kRows * kOut[part]), -1));
-          const int stages = 2 * (32 * 4 * panel.group_bytes +
-                                  tile.n_columns * simt::kFloatStageElems * static_cast<int>(sizeof(float)));
-          const int own = params.parts[0].n_segments * static_cast<int>(ceil_div(tile.n_columns, n_splits)) * 32 * 4;
-          if (stages + 16 + own > device_->limits().max_shared_bytes) continue;
-          launch({"gemm_floats", name}, fmt::format("gemm_floats_{}", tile.n_columns), params,
-                 {static_cast<unsigned>(4 * n_splits), 3, 1}, tile.n_threads, static_cast<unsigned>(n_splits),
-                 stages + 16 + own);
+          const int rows = 32 * tile.n_panels, x_bytes = tile.n_columns * simt::kFloatStageElems * 4;
+          const int own = params.parts[0].n_segments * static_cast<int>(ceil_div(tile.n_columns, n_splits)) * rows * 4;
+          const int shared_bytes = 2 * (rows * 4 * panel.group_bytes + x_bytes) + (n_splits > 1 ? 16 + own : 0);
+          if (shared_bytes > device_->limits().max_shared_bytes) continue;
+          const int n_blocks = static_cast<int>(ceil_div(kOut[0], rows) + ceil_div(kOut[1], rows));
+          launch({"gemm_floats", name}, fmt::format("gemm_floats_{}x{}", tile.n_columns, tile.n_panels), params,
+                 {static_cast<unsigned>(n_blocks * n_splits), 3, 1}, tile.n_threads, static_cast<unsigned>(n_splits),
+                 shared_bytes);
           for (size_t part : {0u, 1u}) {
             const auto n_out = static_cast<size_t>(kOut[part]);
             Floats expected(kRows * n_out, -1);

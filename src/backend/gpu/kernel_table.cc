@@ -46,7 +46,7 @@ void match_table(Matcher& m) {
 
 bool keeps_intermediates_in_registers(const FusedCall& call) {
   return std::holds_alternative<AttentionCall>(call.kind) || std::holds_alternative<AttentionDecodeCall>(call.kind) ||
-         std::holds_alternative<DeltaDecodeCall>(call.kind);
+         std::holds_alternative<DeltaDecodeCall>(call.kind) || std::holds_alternative<CombineCall>(call.kind);
 }
 
 }  // namespace
