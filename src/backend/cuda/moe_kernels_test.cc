@@ -114,7 +114,8 @@ class MoeKernelsFloats : public MoeKernels {
     float total = 0;
     for (int begin = 0; begin < n_in; begin += simt::kSegmentElems) {
       float sum = 0;
-      for (int k = begin; k < std::min(n_in, begin + int{simt::kSegmentElems}); ++k) sum = std::fma(weights[k], x[k], sum);
+      for (int k = begin; k < std::min(n_in, begin + int{simt::kSegmentElems}); ++k)
+        sum = std::fma(weights[k], x[k], sum);
       total += sum;
     }
     return total;
@@ -123,7 +124,7 @@ class MoeKernelsFloats : public MoeKernels {
 
 TEST_F(MoeKernelsFloats, of_any_tile_and_split_adds_in_the_order_of_one_row) {
   struct Tile {
-    int n_columns;
+    int n_columns, n_panels;
     unsigned n_threads;
   };
   constexpr int kOut[2] = {70, 1}, kRows = 75;
@@ -139,20 +140,21 @@ TEST_F(MoeKernelsFloats, of_any_tile_and_split_adds_in_the_order_of_one_row) {
       params.x = upload(x);
       params.biases[0] = upload(bias);
       for (size_t part : {0u, 1u}) params.parts[part] = matrices[part].on_device;
-      for (const Tile& tile : {Tile{8, 64}, {16, 128}, {32, 128}, {64, 128}}) {
+      for (const Tile& tile : {Tile{8, 1, 64}, {16, 1, 128}, {32, 1, 128}, {32, 2, 128}, {64, 2, 128}}) {
         for (const int n_splits : {1, 2, 4}) {
           if (n_splits > (device_->limits().has_clusters ? matrices[0].on_device.n_segments : 1)) continue;
           const int n_rows = tile.n_columns + 3;  // the second tile is not full, and a third has no columns
           params.n_splits = n_splits;
           params.n_rows = upload(Ints{n_rows});
           for (size_t part : {0u, 1u}) params.outs[part] = upload(Floats(static_cast<size_t>(kRows * kOut[part]), -1));
-          const int stages =
-              2 * (32 * 4 * panel.group_bytes + tile.n_columns * simt::kFloatStageElems * static_cast<int>(sizeof(float)));
-          const int own = params.parts[0].n_segments * static_cast<int>(ceil_div(tile.n_columns, n_splits)) * 32 * 4;
-          if (stages + 16 + own > device_->limits().max_shared_bytes) continue;
-          launch({"gemm_floats", name}, fmt::format("gemm_floats_{}", tile.n_columns), params,
-                 {static_cast<unsigned>(4 * n_splits), 3, 1}, tile.n_threads, static_cast<unsigned>(n_splits),
-                 stages + 16 + own);
+          const int rows = 32 * tile.n_panels, x_bytes = tile.n_columns * simt::kFloatStageElems * 4;
+          const int own = params.parts[0].n_segments * static_cast<int>(ceil_div(tile.n_columns, n_splits)) * rows * 4;
+          const int shared_bytes = 2 * (rows * 4 * panel.group_bytes + x_bytes) + (n_splits > 1 ? 16 + own : 0);
+          if (shared_bytes > device_->limits().max_shared_bytes) continue;
+          const int n_blocks = static_cast<int>(ceil_div(kOut[0], rows) + ceil_div(kOut[1], rows));
+          launch({"gemm_floats", name}, fmt::format("gemm_floats_{}x{}", tile.n_columns, tile.n_panels), params,
+                 {static_cast<unsigned>(n_blocks * n_splits), 3, 1}, tile.n_threads, static_cast<unsigned>(n_splits),
+                 shared_bytes);
           for (size_t part : {0u, 1u}) {
             const auto n_out = static_cast<size_t>(kOut[part]);
             Floats expected(kRows * n_out, -1);
@@ -199,13 +201,15 @@ TEST_F(MoeKernels, a_route_sorts_all_pairs_by_expert_into_tiles) {
     for (size_t t = 0; t < static_cast<size_t>(n_rows); ++t) {
       Ints best(kExperts);
       std::iota(best.begin(), best.end(), 0);
-      std::ranges::stable_sort(best, std::greater{}, [&](int e) { return logits[t * kExperts + static_cast<size_t>(e)]; });
+      std::ranges::stable_sort(best, std::greater{},
+                               [&](int e) { return logits[t * kExperts + static_cast<size_t>(e)]; });
       for (size_t u = 0; u < kUsed; ++u) EXPECT_EQ(ids[t * kUsed + u], best[u]) << t << ", " << u;
     }
     Ints expected_tiles;
     for (int e = 0, first = 0; e < kExperts; ++e) {
       const int n = static_cast<int>(std::count(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(n_pairs), e));
-      for (int k = 0; k < n; k += kTile) expected_tiles.insert(expected_tiles.end(), {e, first + k, std::min(kTile, n - k)});
+      for (int k = 0; k < n; k += kTile)
+        expected_tiles.insert(expected_tiles.end(), {e, first + k, std::min(kTile, n - k)});
       first += n;
     }
     ASSERT_EQ(download(params.tiles.n_tiles, 1)[0] * 3, static_cast<int>(expected_tiles.size())) << n_rows;
@@ -260,8 +264,7 @@ TEST_P(MoeKernelsCombine, with_shared_expert_residual_and_norm_is_bit_identical_
   params.n_experts_used = kUsed;
   params.dim = dim;
   const KernelProgram program{
-      "combine", "",
-      fmt::format("inline constexpr int kCombineSegments = {};", ceil_div(n_segments, simt::kWarps))};
+      "combine", "", fmt::format("inline constexpr int kCombineSegments = {};", ceil_div(n_segments, simt::kWarps))};
   simt::CombineParams plain = params;
   plain.out = rows();
   launch(program, "moe_combine", plain, {kRows, 1, 1});
@@ -294,8 +297,14 @@ TEST_P(MoeKernelsCombine, with_shared_expert_residual_and_norm_is_bit_identical_
                                  .scalar_gate = 1,
                                  .act = simt::kSigmoid};
   launch(row_ops, "gated_act", act, blocks(kRows * n_segments, simt::kWarps));
-  simt::ElementwiseParams add{
-      .a = plain.out, .b = act.out, .out = rows(), .n_rows = n_rows, .width = dim, .b_width = 0, .op = simt::kAdd, .factor = 0};
+  simt::ElementwiseParams add{.a = plain.out,
+                              .b = act.out,
+                              .out = rows(),
+                              .n_rows = n_rows,
+                              .width = dim,
+                              .b_width = 0,
+                              .op = simt::kAdd,
+                              .factor = 0};
   launch(row_ops, "elementwise", add, blocks(kRows * dim, simt::kThreads));
   add.b = add.out;
   add.a = params.residual;

@@ -144,6 +144,23 @@ std::optional<size_t> find_joinable_router(const Matcher& m, std::span<const Fus
   return {};
 }
 
+// ---- gated activations ----
+
+bool reads(const Matcher& m, const FusedCall& call, Value v) {
+  if (const QuantizeCall* quantize = std::get_if<QuantizeCall>(&call.kind)) return m.uses.is_same(quantize->x, v);
+  const auto is_read = [&](Value in) { return in && m.uses.is_same(in, v); };
+  return std::ranges::any_of(call.nodes, [&](const Node* n) { return std::ranges::any_of(n->in, is_read); });
+}
+
+// The next gated activation, if the first one's result is not read before it: they can run together in its place.
+std::optional<size_t> find_later_gated_act(const Matcher& m, std::span<const FusedCall> calls, size_t first) {
+  const Value result = std::get<GatedActCall>(calls[first].kind).out.value;
+  for (size_t i = first + 1; i < calls.size() && !reads(m, calls[i], result); ++i) {
+    if (std::holds_alternative<GatedActCall>(calls[i].kind)) return i;
+  }
+  return {};
+}
+
 }  // namespace
 
 void fuse_residuals_into_matmuls(Matcher& m) {
@@ -209,6 +226,18 @@ void join_routers(const Matcher& m, std::vector<FusedCall>& calls) {
     for (size_t j = i + 1; j < calls.size() && !is_of_experts(calls[j]); ++j) {
       if (MatmulCall* between = as_matmul(calls[j])) between->launches_dependents_late = true;
     }
+  }
+}
+
+void pair_gated_acts(const Matcher& m, std::vector<FusedCall>& calls) {
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const GatedActCall* first = std::get_if<GatedActCall>(&calls[i].kind);
+    const std::optional<size_t> found = first ? find_later_gated_act(m, calls, i) : std::nullopt;
+    if (!found) continue;
+    FusedCall& later = calls[*found];
+    later.kind = GatedActPairCall{{*first, std::get<GatedActCall>(later.kind)}};
+    later.nodes.insert(later.nodes.begin(), calls[i].nodes.begin(), calls[i].nodes.end());
+    calls.erase(calls.begin() + static_cast<std::ptrdiff_t>(i--));
   }
 }
 

@@ -61,6 +61,9 @@ struct GatedActCall {
   int width, vectors_per_row;  // of the rows that matmuls read
   Output out;
 };
+struct GatedActPairCall {
+  std::array<GatedActCall, 2> acts;
+};
 struct ElementwiseCall {
   const Node* node;
   Elementwise op;
@@ -190,8 +193,8 @@ struct DeltaLayerCall {
 };
 
 using KernelKind =
-    std::variant<EmbedCall, CopyCall, NormCall, QuantizeCall, RopeCall, GatedActCall, ElementwiseCall, RouteCall,
-                 CombineCall, ShortConvCall, DeltaNetCall, SampleCall, AttentionCall, AttentionDecodeCall,
+    std::variant<EmbedCall, CopyCall, NormCall, QuantizeCall, RopeCall, GatedActCall, GatedActPairCall, ElementwiseCall,
+                 RouteCall, CombineCall, ShortConvCall, DeltaNetCall, SampleCall, AttentionCall, AttentionDecodeCall,
                  NormResidualCall, MatmulCall, MoeDownCall, DeltaDecodeCall, DeltaLayerCall>;
 
 struct FusedCall {

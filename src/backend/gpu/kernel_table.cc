@@ -48,7 +48,8 @@ void match_table(Matcher& m) {
 
 bool keeps_intermediates_in_registers(const FusedCall& call) {
   return std::holds_alternative<AttentionCall>(call.kind) || std::holds_alternative<AttentionDecodeCall>(call.kind) ||
-         std::holds_alternative<DeltaDecodeCall>(call.kind) || std::holds_alternative<DeltaLayerCall>(call.kind);
+         std::holds_alternative<DeltaDecodeCall>(call.kind) || std::holds_alternative<DeltaLayerCall>(call.kind) ||
+         std::holds_alternative<CombineCall>(call.kind);
 }
 
 }  // namespace
@@ -93,7 +94,9 @@ std::vector<FusedCall> fuse(const Graph& graph, const GraphUses& uses, const Wei
   if (m.is_decode && limits.has_mixed_gemv) mark_split_k_parts(m);
   std::vector<FusedCall> calls = split_launches(m);
   if (m.is_decode && limits.can_join_router) join_routers(m, calls);
-  return place_quantization(m, std::move(calls));
+  calls = place_quantization(m, std::move(calls));
+  if (!m.is_decode && limits.pairs_gated_acts) pair_gated_acts(m, calls);
+  return calls;
 }
 
 void append_extended_uses(const Graph& graph, const GraphUses& graph_uses, std::span<const FusedCall> calls,

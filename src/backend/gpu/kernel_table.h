@@ -32,6 +32,7 @@ struct KernelLimits {
   int gate_up_row_multiple = 0;  // decode: a packed gate_up matrix is split at multiples of this; 0: never
   // A matmul of this many rows can run the gated activation of gate and up as epilogue; empty: always.
   std::function<bool(const PanelFormat&, bool has_experts, int64_t n_rows)> has_gated_epilogue = {};
+  bool pairs_gated_acts = false;  // larger steps: two gated activations can run as one kernel
   // Quantized activations.
   int max_inline_q8_rows;  // a matmul quantizes up to this many rows of its input itself
   int max_inline_q8_elems = std::numeric_limits<int>::max();  // of this length

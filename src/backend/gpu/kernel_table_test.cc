@@ -29,6 +29,7 @@ struct Name {
   std::string operator()(const NormCall& c) const { return c.out.q8 ? "norm to q8" : "norm"; }
   std::string operator()(const QuantizeCall&) const { return "quantize"; }
   std::string operator()(const GatedActCall&) const { return "gated_act"; }
+  std::string operator()(const GatedActPairCall&) const { return "two gated_acts"; }
   std::string operator()(const ElementwiseCall& c) const { return std::string(op_name(c.node->op)); }
   std::string operator()(const CopyCall&) const { return "copy"; }
   std::string operator()(const SampleCall&) const { return "sample"; }
@@ -308,6 +309,24 @@ TEST_F(KernelTable, a_norm_that_is_not_the_first_reader_of_the_sum_of_experts_ru
       names(g_.add(first, g_.linear(norm(out, "next"), q8("last"))), kernels, kPrefill);
   EXPECT_EQ(std::ranges::count(all, "combine with add"), 1);
   EXPECT_EQ(std::ranges::count(all, "norm to q8"), 2);
+}
+
+TEST_F(KernelTable, two_gated_activations_run_together_before_the_first_result_is_read) {
+  KernelLimits kernels = limits();
+  kernels.pairs_gated_acts = true;
+  kernels.has_gated_epilogue = [](const PanelFormat&, bool, int64_t) { return false; };
+  const Value x = embedded();
+  const auto act = [&](const std::string& name, Value in) {
+    return g_.gated_act(Act::silu, g_.linear(in, q8(name + "_gate")), g_.linear(in, q8(name + "_up")));
+  };
+  const Value first = act("first", x), second = act("second", x), third = act("third", g_.linear(first, q8("down")));
+  const std::vector<FusedCall> all = calls(g_.add(g_.add(third, second), first), kernels, kPrefill);
+  const auto pair = std::ranges::find_if(
+      all, [](const FusedCall& call) { return std::holds_alternative<GatedActPairCall>(call.kind); });
+  ASSERT_NE(pair, all.end());
+  EXPECT_EQ(std::get<GatedActPairCall>(pair->kind).acts[0].out.value, first);
+  EXPECT_EQ(std::get<GatedActPairCall>(pair->kind).acts[1].out.value, second);
+  EXPECT_EQ(n_calls_with(all, Op::gated_act), 2);  // the third reads what the first computes
 }
 
 }  // namespace

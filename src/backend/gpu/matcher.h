@@ -89,5 +89,6 @@ void mark_split_k_parts(Matcher& m);
 std::vector<FusedCall> split_launches(const Matcher& m);
 void join_routers(const Matcher& m, std::vector<FusedCall>& calls);
 std::vector<FusedCall> place_quantization(const Matcher& m, std::vector<FusedCall> calls);
+void pair_gated_acts(const Matcher& m, std::vector<FusedCall>& calls);
 
 }  // namespace zinc::gpu

@@ -94,19 +94,15 @@ class StepLowering {
   }
 
   Status lower(const GatedActCall& call) {
-    const Node& n = *call.node;
-    typename Kernels::GatedAct params{};
-    params.gate = at(n.in[0]);
-    params.up = at(n.in[1]);
-    params.n_rows = self().n_rows(n.out[0]);
-    params.act = act_of(n);
-    params.scalar_gate = width(n.in[0]) == 1 && width(n.out[0]) > 1 ? 1 : 0;
-    params.width = call.width;
-    params.vectors_per_row = call.vectors_per_row;
-    Accesses accesses{{range_of(n.in[0]), range_of(n.in[1])}, {}};
-    fill_output(call.out, params, accesses);
-    const int64_t n_vectors = int64_t{max_rows(n.out[0])} * call.vectors_per_row;
-    return self().emit_warps("gated_act", params, n_vectors * ceil_div(call.width, kSegmentElems), accesses);
+    Accesses accesses;
+    const typename Kernels::GatedAct params = gated_act_params(call, accesses);
+    return self().emit_warps("gated_act", params, n_gated_act_warps(call), accesses);
+  }
+  Status lower(const GatedActPairCall& call) {  // KernelLimits::pairs_gated_acts
+    for (const GatedActCall& act : call.acts) {
+      if (Status s = self().lower(act); !s.ok()) return s;
+    }
+    return ok_status();
   }
 
   Status lower(const ElementwiseCall& call) {
@@ -165,6 +161,24 @@ class StepLowering {
     if (!out.q8) return;
     self().fill_q8(*out.q8, out.value, params);
     accesses.writes.push_back(range_of(*out.q8));
+  }
+
+  typename Kernels::GatedAct gated_act_params(const GatedActCall& call, Accesses& accesses) const {
+    const Node& n = *call.node;
+    typename Kernels::GatedAct params{};
+    params.gate = at(n.in[0]);
+    params.up = at(n.in[1]);
+    params.n_rows = self().n_rows(n.out[0]);
+    params.act = act_of(n);
+    params.scalar_gate = width(n.in[0]) == 1 && width(n.out[0]) > 1 ? 1 : 0;
+    params.width = call.width;
+    params.vectors_per_row = call.vectors_per_row;
+    accesses = {{range_of(n.in[0]), range_of(n.in[1])}, {}};
+    fill_output(call.out, params, accesses);
+    return params;
+  }
+  int64_t n_gated_act_warps(const GatedActCall& call) const {  // one per segment
+    return int64_t{max_rows(call.out.value)} * call.vectors_per_row * ceil_div(call.width, kSegmentElems);
   }
 
   // The weighted sum of experts and the residual add.

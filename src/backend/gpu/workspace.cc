@@ -66,6 +66,9 @@ void Workspace::find_quantized() {
         [&](const auto& kind) {
           if constexpr (requires { kind.out.q8; }) add_use(kind.out.q8, call.at);
           if constexpr (requires { kind.normed.q8; }) add_use(kind.normed.q8, call.at);
+          if constexpr (requires { kind.acts; }) {
+            for (const GatedActCall& act : kind.acts) add_use(act.out.q8, call.at);
+          }
           if constexpr (requires { kind.q8; }) add_use(kind.q8, call.at);
           if constexpr (requires { kind.to.block; }) add_use(kind.to, call.at);
         },

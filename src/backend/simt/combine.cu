@@ -57,8 +57,9 @@ ZINC_KERNEL_2_PER_SM moe_combine(__grid_constant__ const CombineParams p) {
   const long long row = blockIdx.x;
   RowPart sums = {}, norm_weights, shared, residual;
   if (p.norm_weight) norm_weights.load(p.norm_weight, p.dim);
+  const int n_rows = step_count(p.n_rows);
   wait_dependency();
-  if (row >= *p.n_rows) return;
+  if (row >= n_rows) return;
   const float* weights = p.weights + row * p.n_experts_used;
   const float* experts = p.x + row * p.n_experts_used * p.dim;
   const float gate = p.shared ? p.shared_gate[row] : 0.0f;

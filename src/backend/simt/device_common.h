@@ -63,6 +63,10 @@ ZINC_DEVICE bool is_last_block(int* counter, int n) {
   return is_last;
 }
 
+// A count of the step's upload, which is complete before the step's first launch starts: also before
+// wait_dependency().
+ZINC_DEVICE int step_count(const int* count) { return __ldcg(count); }
+
 // Looks up the low four nibbles of `nibbles` in a table of 16 bytes.
 ZINC_DEVICE u32 lookup_4(const u32 (&table)[4], u32 nibbles) {
   const u32 selectors = nibbles & 0x7777u;

@@ -27,29 +27,24 @@ struct LoadedSegment<F, true> {
   }
 };
 
-// Activations are read as floats from global memory; inputs past the end are zero.
-template <class F, int M>
-struct Inputs<F, M, true> {
+// A row of activations is read as floats from global memory; inputs past the end are zero.
+template <class F>
+struct Inputs<F, 1, true> {
   static constexpr int kSharedFloats = 0;
-  ZINC_DEVICE void prepare(const LinearParams&, const BlockRows<M>&, float*) {}
-  ZINC_DEVICE void dot(const LinearParams& p, const LoadedSegment<F>& loaded, const BlockRows<M>& rows, int segment,
-                       int n_groups, float (&out)[M]) const {
+  ZINC_DEVICE void prepare(const LinearParams&, const BlockRows<1>&, float*) {}
+  ZINC_DEVICE void dot(const LinearParams& p, const LoadedSegment<F>& loaded, const BlockRows<1>& rows, int segment,
+                       int n_groups, float (&out)[1]) const {
     const int n_in = p.parts[0].n_in, first = segment * kSegmentElems, n_elems = min(kSegmentElems, n_in - first);
-#pragma unroll
-    for (int m = 0; m < M; ++m) out[m] = 0;
+    const float* x = p.x + static_cast<long long>(rows.x_row(p, 0)) * n_in + first;
+    out[0] = 0;
     for (int g = 0; g < n_groups; ++g) {
-#pragma unroll(M <= 4 ? kGroupElems / F::kPieceElems : 1)
+#pragma unroll
       for (int j = 0; j < kGroupElems / F::kPieceElems; ++j) {
         const uint4 weights = float_piece<F>(loaded.segment, loaded.row, g, j);
 #pragma unroll
         for (int k = 0; k < F::kPieceElems; ++k) {
           const int e = g * kGroupElems + j * F::kPieceElems + k;
-          const float w = F::element(weights, k);
-#pragma unroll
-          for (int m = 0; m < M; ++m) {
-            const float x = e < n_elems ? p.x[static_cast<long long>(rows.x_row(p, m)) * n_in + first + e] : 0.0f;
-            out[m] = fmaf(w, x, out[m]);
-          }
+          out[0] = fmaf(F::element(weights, k), e < n_elems ? x[e] : 0.0f, out[0]);
         }
       }
     }

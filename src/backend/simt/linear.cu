@@ -1,5 +1,5 @@
-// out[t, o] = sum_k x[t, k] * weight[o, k] for few tokens (small batches). A program of this file begins with one
-// format/<f>.h.
+// out[t, o] = sum_k x[t, k] * weight[o, k] for few tokens (small batches); of float weights only those of experts, one
+// token-expert pair per block. A program of this file begins with one format/<f>.h.
 // One lane per output row, one warp per K segment; segments are added in order by one thread per output. A block's
 // first weights load before it waits for its activations; it norms and quantizes them unless an earlier launch did.
 // Reads each weight once per M tokens.
@@ -135,10 +135,10 @@ constexpr bool kIsLarge = !kIsFloat && (F::kGroupBytes >= 32 || (F::kHasMin && F
 constexpr int kBlocks4 = kIsLarge ? 1 : F::kGroupBytes == 16 ? 2 : 0, kBlocks8 = kIsLarge ? 1 : 0;
 ZINC_KERNEL linear_1(__grid_constant__ const LinearParams p) { linear<1>(p); }
 extern "C" __global__ void __launch_bounds__(256, kBlocks4) linear_4(__grid_constant__ const LinearParams p) {
-  linear<4>(p);
+  if constexpr (!kIsFloat) linear<4>(p);
 }
 extern "C" __global__ void __launch_bounds__(256, kBlocks8) linear_8(__grid_constant__ const LinearParams p) {
-  linear<8>(p);
+  if constexpr (!kIsFloat) linear<8>(p);
 }
 
 }  // namespace zinc::simt

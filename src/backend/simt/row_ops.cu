@@ -6,11 +6,12 @@ namespace zinc::simt {
 // One warp per segment of a row.
 ZINC_KERNEL quantize_rows(QuantizeParams p) {
   launch_dependents();
+  const int n_rows = step_count(p.n_rows);
   wait_dependency();
   const int n_segments = (p.width + kSegmentElems - 1) / kSegmentElems;
   const int index = static_cast<int>(blockIdx.x) * kWarps + warp_id();
   const int row = index / n_segments, segment = index % n_segments;
-  if (row >= *p.n_rows * p.vectors_per_row) return;
+  if (row >= n_rows * p.vectors_per_row) return;
   const float* x = p.x + static_cast<long long>(row) * p.width;
   const Vec8 values = load_vec8(x, segment * kSegmentElems + lane_id() * 8, p.width);
   store_q8(quantize_vec8(values, p.q8_block), p.out, row, segment, p.q8_block);
@@ -35,11 +36,12 @@ ZINC_KERNEL_2_PER_SM norm_rows(NormParams p) {
   for (int j = 0; j < kMaxNormSegments; ++j) {
     if (p.weight && offset(j) < p.width) weights[j] = load_vec8(p.weight, offset(j), p.width);
   }
+  const int n_rows = step_count(p.n_rows);
   wait_dependency();
   const long long row = blockIdx.x;
 #pragma unroll
   for (int j = 0; j < kMaxNormSegments; ++j) x[j] = load_vec8(p.x + row * p.width, offset(j), p.width);
-  if (row >= *p.n_rows * p.vectors_per_row) return;
+  if (row >= n_rows * p.vectors_per_row) return;
 #pragma unroll
   for (int j = 0; j < kMaxNormSegments; ++j) store_sum_squares(x[j], sums_of_squares + j * kWarps + warp_id());
   __syncthreads();
@@ -62,9 +64,10 @@ ZINC_KERNEL norm_long_rows(NormParams p) {
   constexpr int kInFlight = 4;
   __shared__ float sums_of_squares[kInFlight * kWarps];
   launch_dependents();
+  const int n_rows = step_count(p.n_rows);
   wait_dependency();
   const long long row = blockIdx.x;
-  if (row >= *p.n_rows * p.vectors_per_row) return;
+  if (row >= n_rows * p.vectors_per_row) return;
   const float* x = p.x + row * p.width;
   const float factor = norm_factor(p, row_sum_squares<kInFlight>(x, p.width, sums_of_squares));
   for (int s = warp_id(); s * kSegmentElems < p.width; s += kWarps) {
@@ -76,9 +79,10 @@ ZINC_KERNEL norm_long_rows(NormParams p) {
 // One warp per row of at most one segment: per-head norms.
 ZINC_KERNEL norm_heads(NormParams p) {
   launch_dependents();
+  const int n_rows = step_count(p.n_rows);
   wait_dependency();
   const long long row = static_cast<long long>(blockIdx.x) * kWarps + warp_id();
-  if (row >= *p.n_rows * p.vectors_per_row) return;
+  if (row >= n_rows * p.vectors_per_row) return;
   const int offset = lane_id() * 8;
   const Vec8 x = load_vec8(p.x + row * p.width, offset, p.width);
   const float factor = norm_factor(p, warp_sum(sum_squares(x, 0), 32));
@@ -102,13 +106,14 @@ ZINC_KERNEL rope_table(RopeTableParams p) {
 // One thread per pair, or per element that is not rotated.
 ZINC_KERNEL rope(RopeParams p) {
   launch_dependents();
+  const int n_rows = step_count(p.n_rows);
   wait_dependency();
   const int per_head = p.head_dim - p.n_pairs;  // pairs, then the elements without rotation
   const long long index = static_cast<long long>(blockIdx.x) * kThreads + threadIdx.x;
   const int i = static_cast<int>(index % per_head);
   const long long head = index / per_head;
   const long long t = head / p.n_heads;
-  if (t >= *p.n_rows) return;
+  if (t >= n_rows) return;
   const float* x = p.x + head * p.head_dim;
   float* out = p.out + head * p.head_dim;
   if (i >= p.n_pairs) {
@@ -123,14 +128,15 @@ ZINC_KERNEL rope(RopeParams p) {
 }
 
 // One warp per segment of a row.
-ZINC_KERNEL gated_act(GatedActParams p) {
+ZINC_DEVICE void run_gated_act(const GatedActParams& p, int block) {
   launch_dependents();
+  const int n_rows = step_count(p.n_rows);
   wait_dependency();
   const int n_segments = (p.width + kSegmentElems - 1) / kSegmentElems;
-  const int index = static_cast<int>(blockIdx.x) * kWarps + warp_id();
+  const int index = block * kWarps + warp_id();
   const int segment = index % n_segments;
   const long long row = index / n_segments;
-  if (row >= *p.n_rows * p.vectors_per_row) return;
+  if (row >= n_rows * p.vectors_per_row) return;
   const int offset = segment * kSegmentElems + lane_id() * 8;
   Vec8 y = load_vec8(p.up + row * p.width, offset, p.width);
   if (p.scalar_gate) {
@@ -146,11 +152,23 @@ ZINC_KERNEL gated_act(GatedActParams p) {
   if (p.q8.q) store_q8(quantize_vec8(y, p.q8_block), p.q8, row, segment, p.q8_block);
 }
 
+ZINC_KERNEL gated_act(__grid_constant__ const GatedActParams p) { run_gated_act(p, static_cast<int>(blockIdx.x)); }
+
+ZINC_KERNEL gated_act_pair(__grid_constant__ const GatedActPairParams p) {
+  const int block = static_cast<int>(blockIdx.x);
+  if (block < p.n_first_blocks) {
+    run_gated_act(p.acts[0], block);
+  } else {
+    run_gated_act(p.acts[1], block - p.n_first_blocks);
+  }
+}
+
 ZINC_KERNEL elementwise(ElementwiseParams p) {
   launch_dependents();
+  const int n_rows = step_count(p.n_rows);
   wait_dependency();
   const long long i = static_cast<long long>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= static_cast<long long>(*p.n_rows) * p.width) return;
+  if (i >= static_cast<long long>(n_rows) * p.width) return;
   const float a = p.a[i];
   if (p.op == kAdd) p.out[i] = a + p.b[i];
   if (p.op == kMul) p.out[i] = a * p.b[i % p.b_width];
@@ -161,11 +179,12 @@ ZINC_KERNEL elementwise(ElementwiseParams p) {
 
 ZINC_KERNEL copy_parts(CopyParams p) {
   launch_dependents();
+  const int n_rows = step_count(p.n_rows);
   wait_dependency();
   const long long index = static_cast<long long>(blockIdx.x) * kThreads + threadIdx.x;
   const long long row = index / p.length;
   const int i = static_cast<int>(index % p.length);
-  if (row >= static_cast<long long>(*p.n_rows) * p.vectors_per_row) return;
+  if (row >= static_cast<long long>(n_rows) * p.vectors_per_row) return;
   const long long from = p.row_ids ? p.row_ids[row] : row;
   p.to[row * p.to_width + p.to_begin + i] = p.from[from * p.from_width + p.from_begin + i];
 }

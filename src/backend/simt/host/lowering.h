@@ -44,6 +44,7 @@ class Lowering final : public gpu::StepLowering<Lowering, SimtKernels> {
   using StepLowering::lower;
   Status lower(const gpu::EmbedCall& call);
   Status lower(const gpu::QuantizeCall& call);
+  Status lower(const gpu::GatedActPairCall& call);
   Status lower(const gpu::RouteCall& call);
   Status lower(const gpu::CombineCall& call);
   Status lower(const gpu::ShortConvCall& call);

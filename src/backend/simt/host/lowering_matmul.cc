@@ -17,18 +17,22 @@ size_t wgmma_shared_bytes(const PanelFormat& format) {
 // Tiles of gemm_floats.cu.
 struct FloatTile {
   const char* kernel;
-  int n_columns;
+  int n_columns, n_panels;
   unsigned n_threads;
 };
-constexpr std::array<FloatTile, 4> kFloatTiles = {
-    {{"gemm_floats_8", 8, 64}, {"gemm_floats_16", 16, 128}, {"gemm_floats_32", 32, 128}, {"gemm_floats_64", 64, 128}}};
+// Wider tiles read less shared memory per product, narrower ones suit few rows and give more blocks.
+constexpr std::array<FloatTile, 5> kFloatTiles = {{{"gemm_floats_8x1", 8, 1, 64},
+                                                   {"gemm_floats_16x1", 16, 1, 128},
+                                                   {"gemm_floats_32x1", 32, 1, 128},
+                                                   {"gemm_floats_32x2", 32, 2, 128},
+                                                   {"gemm_floats_64x2", 64, 2, 128}}};
 constexpr int kMaxFloatSplits = 8;  // the largest cluster that every GPU with clusters can launch
 
 // Stages of weights and inputs; with a cluster an mbarrier and the segments' sums of the block's own columns.
 size_t float_shared_bytes(const PanelFormat& format, const FloatTile& tile, int n_splits, int n_segments) {
-  const int stage = simt::kPanelRows * simt::kFloatStageGroups * format.group_bytes +
+  const int stage = tile.n_panels * simt::kPanelRows * simt::kFloatStageGroups * format.group_bytes +
                     tile.n_columns * simt::kFloatStageElems * static_cast<int>(sizeof(float));
-  const int64_t own = n_segments * ceil_div(tile.n_columns, n_splits) * simt::kPanelRows;
+  const int64_t own = n_segments * ceil_div(tile.n_columns, n_splits) * tile.n_panels * simt::kPanelRows;
   return static_cast<size_t>(simt::kFloatSegmentStages * stage) +
          (n_splits > 1 ? 16 + static_cast<size_t>(own) * sizeof(float) : 0);
 }
@@ -145,18 +149,20 @@ Status Lowering::lower_gemm_small_wgmma(const gpu::MatmulCall& call, const simt:
              static_cast<size_t>(simt::gemm_small_wgmma_smem_bytes(shape, segment_bytes)));
 }
 
-// As few columns as needed to read the weights once; fewer, and clusters that split the segments, if that leaves
+// The widest tile that the rows fill; a narrower one, and clusters that split the segments, if that leaves
 // multiprocessors without work.
 Status Lowering::lower_float_gemm(const gpu::MatmulCall& call, simt::LinearParams params, int n_rows) {
   const DeviceMatrix& matrix = matrix_of(call.first());
-  int64_t n_panels = 0;
-  for (int part = 0; part < params.n_parts; ++part) n_panels += ceil_div(params.parts[part].n_out, simt::kPanelRows);
   const int max_splits = device_.has_clusters ? std::min(kMaxFloatSplits, matrix.n_segments) : 1;
   const auto last = std::ranges::find_if(kFloatTiles, [&](const FloatTile& t) { return t.n_columns >= n_rows; });
   size_t tile = static_cast<size_t>(std::min(last, kFloatTiles.end() - 1) - kFloatTiles.begin());
   for (;; --tile) {
     const FloatTile& t = kFloatTiles[tile];
-    const int64_t n_tiles = n_panels * ceil_div(n_rows, t.n_columns);
+    int64_t n_blocks = 0;
+    for (int part = 0; part < params.n_parts; ++part) {
+      n_blocks += ceil_div(params.parts[part].n_out, simt::kPanelRows * t.n_panels);
+    }
+    const int64_t n_tiles = n_blocks * ceil_div(n_rows, t.n_columns);
     params.n_splits = 1;
     while (2 * params.n_splits <= max_splits && n_tiles * params.n_splits < 2 * device_.n_sms) params.n_splits *= 2;
     const size_t shared = float_shared_bytes(*matrix.format, t, params.n_splits, matrix.n_segments);
@@ -165,7 +171,7 @@ Status Lowering::lower_float_gemm(const gpu::MatmulCall& call, simt::LinearParam
     Launch launch = Launch::of(params);
     launch.threads = t.n_threads;
     launch.cluster = static_cast<unsigned>(params.n_splits);
-    return add({"gemm_floats", std::string(matrix.format->name)}, t.kernel, launch, n_panels * params.n_splits,
+    return add({"gemm_floats", std::string(matrix.format->name)}, t.kernel, launch, n_blocks * params.n_splits,
                ceil_div(n_rows, t.n_columns), 1, shared);
   }
 }

@@ -93,6 +93,15 @@ Status Lowering::lower(const gpu::NormResidualCall& call) {
   return emit({"norm_residual", "", shape}, "norm_residual", params, is_decode() ? one_per_sm(1) : params.max_rows);
 }
 
+Status Lowering::lower(const gpu::GatedActPairCall& call) {
+  gpu::Accesses accesses;
+  const auto n_blocks = [&](const gpu::GatedActCall& act) { return ceil_div(n_gated_act_warps(act), simt::kWarps); };
+  const auto& [first, second] = call.acts;
+  const simt::GatedActPairParams params{.acts = {gated_act_params(first, accesses), gated_act_params(second, accesses)},
+                                        .n_first_blocks = static_cast<int>(n_blocks(first))};
+  return emit({"row_ops", ""}, "gated_act_pair", params, n_blocks(first) + n_blocks(second));
+}
+
 Status Lowering::lower(const gpu::RouteCall& call) {
   const Node& n = *call.node;
   const MoeRouteParams& route = n.as<MoeRouteParams>();

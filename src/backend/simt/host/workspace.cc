@@ -70,6 +70,7 @@ gpu::KernelLimits kernel_limits(const DeviceLimits& device, int max_tokens) {
               [device, max_tokens](const PanelFormat& format, bool has_experts, int64_t n_rows) {
                 return has_gated_epilogue(device, max_tokens, format, has_experts, n_rows);
               },
+          .pairs_gated_acts = true,
           .max_inline_q8_rows = quantizes_inline ? gpu::kMaxSplitTokens : 0,
           .producers_always_quantize = true,
           .max_experts_used = simt::kMaxExpertsUsed,

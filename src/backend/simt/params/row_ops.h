@@ -50,6 +50,11 @@ struct GatedActParams {
   int scalar_gate, act;                  // scalar_gate: one gate value per token
 };
 
+struct GatedActPairParams {
+  GatedActParams acts[2];
+  int n_first_blocks;
+};
+
 // The residual stream between two matmuls: out = (residual + t) * scale, where t is one normed row or the sum of two,
 // normed again if has_outer. second_out = norm(out) * second_factor * second_weights.
 struct NormResidualParams {
