@@ -77,7 +77,7 @@ TEST(AttentionUnits, sequences_with_many_tokens_have_no_split_rows) {
   TestStep step;
   step.add(kMaxSplitTokens + 1, 500);
   step.add(kMaxSplitTokens, 500);
-  const Cut out = cut(step, 0, AttentionUnitLimits(kBucket, 1, 8, kChunks));
+  const Cut out = cut(step, 0, AttentionUnitLimits(kBucket, 1, 64, kChunks));
   for (size_t t = 0; t < step.tokens.size(); ++t) {
     EXPECT_EQ(out.prefill_tokens[t], static_cast<int>(t > kMaxSplitTokens ? step.tokens.size() : t));
   }

@@ -79,7 +79,7 @@ struct DecodeBlock {
     key_from = (warp_in_group * kPageTokens + lane_id()) * 16;
     value_to = smem_offset(smem, kv_tile.value_at(row, dim));
     value_from = kv.value_begin + (row * kValueRow + dim) * 2;
-    keep_in_register(columns);
+    if constexpr (kShape.prepares_heads) keep_in_register(columns);
     for (int* value : {&key_to, &value_to, &value_from}) keep_in_register(*value);
     if constexpr (kTiles < 8) keep_in_register(key_from);  // else the scores of the tile need all registers
   }

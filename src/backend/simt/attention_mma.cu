@@ -189,9 +189,9 @@ ZINC_DEVICE void pv_and_merge(const QueryRows (&rows)[kRowSets], const SmemKv& s
   }
 }
 
-// Writes a row set, normalized by the row sums.
+// Writes a row set, normalized by the row sums, and to `staged` if it is quantized too: [16, v_dim].
 ZINC_DEVICE void write_rows(const AttentionParams& p, const QueryTile& tile, const KvTileResult& all, int first_row,
-                            int warp_in_group) {
+                            int warp_in_group, float* staged) {
 #pragma unroll
   for (int row_half = 0; row_half < 2; ++row_half) {
     const int row = first_row + lane_id() / 4 + 8 * row_half;
@@ -204,8 +204,22 @@ ZINC_DEVICE void write_rows(const AttentionParams& p, const QueryTile& tile, con
       if (dim >= p.kv.v_dim) continue;
       float x = all.values[e / 2][2 * row_half + e % 2] * factor;
       if constexpr (kShape.act != kNoAct) x = apply_gate(p, kShape.act, tile.token(row), tile.head(row), dim, x);
-      out[dim] = x;
+      if (p.out) out[dim] = x;
+      if (p.q8.q) staged[(lane_id() / 4 + 8 * row_half) * p.kv.v_dim + dim] = x;
     }
+  }
+}
+// Quantizes a staged row set, which begins and ends at segments of its tokens' rows.
+template <int kGroupWarps>
+ZINC_DEVICE void quantize_rows(const AttentionParams& p, const QueryTile& tile, int first_row, int warp_in_group,
+                               const float* staged) {
+  const int v_dim = p.kv.v_dim;
+  for (int i = warp_in_group * kSegmentElems; i < kMmaRows * v_dim; i += kGroupWarps * kSegmentElems) {
+    const int row = first_row + i / v_dim;
+    if (row >= tile.n_rows) break;
+    const Vec8 x = load_vec8(staged, i + lane_id() * 8, kMmaRows * v_dim);
+    store_q8(quantize_vec8(x, p.q8_block), p.q8, tile.token(row), (tile.head(row) * v_dim + i % v_dim) / kSegmentElems,
+             p.q8_block);
   }
 }
 
@@ -263,11 +277,20 @@ ZINC_DEVICE void attend_tile(const AttentionParams& p, const QueryTile& tile,
     }
   }
   cp_async_wait<0>();  // keys past the last tile: the next query tile reuses the memory
+#pragma unroll
+  for (int r = 0; r < kRowSets; ++r) total.load(r, chunk[r]);
+  __syncthreads();  // accumulators or KV tile have been read: rows are staged in their memory
   if (!has_rows) return;
+  const int warp_group = warp_id() / kGroupWarps;
+  float* staged = (accumulates_in_registers(kGroupWarps) ? reinterpret_cast<float*>(smem.kv_tile) : smem.accumulator) +
+                  warp_group * kMmaRows * p.kv.v_dim;
 #pragma unroll
   for (int r = 0; r < kRowSets; ++r) {
-    total.load(r, chunk[r]);
-    write_rows(p, tile, chunk[r], first_row + r * kMmaRows, warp_in_group);
+    write_rows(p, tile, chunk[r], first_row + r * kMmaRows, warp_in_group, staged);
+    if (!p.q8.q) continue;
+    warp_group_sync<kGroupWarps>(warp_group);
+    quantize_rows<kGroupWarps>(p, tile, first_row + r * kMmaRows, warp_in_group, staged);
+    warp_group_sync<kGroupWarps>(warp_group);
   }
 }
 

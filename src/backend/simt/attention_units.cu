@@ -27,6 +27,11 @@ ZINC_DEVICE void load_queries(const DecodeBlock& block, long long token) {
   }
 }
 
+// Not inline: what depends on the lane would otherwise be computed before the loop over units.
+__device__ __noinline__ void quantize_segment(const float* x, const Q8Activation q8, int q8_block, int token,
+                                              int segment) {
+  store_q8(quantize_vec8(load_vec8(x, lane_id() * 8, kSegmentElems), q8_block), q8, token, segment, q8_block);
+}
 // Quantizes the rows of a block, which begin and end at segments. REQUIRES: shared memory is free.
 ZINC_DEVICE void write_q8(const DecodeBlock& block, int token, const DecodeOutput& result) {
   constexpr int kWidth = kRows * kValueDim;
@@ -36,8 +41,8 @@ ZINC_DEVICE void write_q8(const DecodeBlock& block, int token, const DecodeOutpu
     __syncthreads();
     const AttentionParams& p = block.p;
     for (int s = thread_of_unit() / 32; s < kWidth / kSegmentElems; s += kWarps) {
-      const Vec8 x = load_vec8(staged, s * kSegmentElems + lane_id() * 8, kWidth);
-      store_q8(quantize_vec8(x, p.q8_block), p.q8, token, block.first_head * kValueDim / kSegmentElems + s, p.q8_block);
+      quantize_segment(staged + s * kSegmentElems, p.q8, p.q8_block, token,
+                       block.first_head * kValueDim / kSegmentElems + s);
     }
   }
 }
@@ -45,6 +50,14 @@ ZINC_DEVICE void write_q8(const DecodeBlock& block, int token, const DecodeOutpu
 ZINC_DEVICE AttentionUnit load_unit(const AttentionUnit* from) {
   const int4 a = reinterpret_cast<const int4*>(from)[0], b = reinterpret_cast<const int4*>(from)[1];
   return {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+}
+
+// Prefetches the first tiles of a unit to L2, and its pages' ids to L1.
+ZINC_DEVICE void prefetch_unit(const AttentionParams& p, DecodeSmem& smem, int i, int tile_group) {
+  const DecodeBlock block(p, smem, load_unit(p.units + i), static_cast<int>(blockIdx.x));
+  const int first = block.find_tile(tile_group, block.first), second = block.next_tile(first, tile_group);
+  if (first >= 0) block.prefetch(first, block.page_ids(first));
+  if (second >= 0) block.prefetch(second, block.page_ids(second));
 }
 
 // A block's unit and its row, in shared memory to save registers.
@@ -58,13 +71,15 @@ ZINC_DEVICE void attend_unit(const AttentionParams& p, DecodeSmem& smem, UnitRow
   const AttentionUnit unit = load_unit(p.units + i);
   const DecodeBlock block(p, smem, unit, static_cast<int>(blockIdx.x));
   const bool has_tiles = block.warp_group < kWarpGroups;
-  // Warps without tiles prefetch what the others load later.
+  // Warps without tiles prefetch what the others load later: the next tiles, and the block's next unit.
   const int tile_group = has_tiles ? block.warp_group : block.warp_group - kWarpGroups;
   int current = tile_group < kWarpGroups ? block.find_tile(tile_group, block.first) : -1;
   int next = block.next_tile(current, tile_group);
   int2 pages = block.page_ids(current), next_pages = block.page_ids(next);
   if (!has_tiles) {
     if (next >= 0) block.prefetch(next, next_pages);
+    const int next_unit = i + static_cast<int>(gridDim.y);
+    if (next_unit < *p.n_units && tile_group < kWarpGroups) prefetch_unit(p, smem, next_unit, tile_group);
     current = next = -1;
   } else if (!is_first || Kv::kBits == 16 || block.is_cached(current, unit.n_cached)) {
     block.load<true>(current, pages, is_first ? unit.n_cached - 1 : block.position);

@@ -314,7 +314,7 @@ ZINC_DEVICE void init_barriers(u8* shared) {
 
 // Grid: as many blocks as SMs, also if some have no work (ADR 0015); tiles of columns. With experts, their tiles are
 // part of the work.
-extern "C" __global__ void __launch_bounds__(32 * kShape.n_warps, kColumnTiles == 1 ? 2 : 1)
+extern "C" __global__ void __launch_bounds__(32 * kShape.n_warps, 1)
     gemm_small(__grid_constant__ const LinearParams p) {
   extern __shared__ float4 smem[];
   __shared__ TileCursor next_copies[kTeams];

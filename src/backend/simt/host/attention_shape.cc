@@ -7,9 +7,9 @@
 namespace zinc::simt::host {
 namespace {
 
-constexpr int kMmaRows = 16;          // query rows of an MMA tile
-constexpr int kMaxUnitHeads = 8;      // query rows of an MMA tile of attention_units
-constexpr int kBlockReserved = 1024;  // shared memory that the driver takes per block
+constexpr int kMmaRows = 16;                             // query rows of an MMA tile
+constexpr int kMaxUnitHeads = 8;                         // query rows of an MMA tile of attention_units
+constexpr int kReservedBytes = 1024, kStaticBytes = 64;  // shared memory of a block: the driver's, static variables
 
 // Queries in f16, and for each set of rows its softmax probabilities (P) and reduce_buf.
 int64_t mma_floats(const simt::KvLayer& kv, int64_t n_queries, int64_t n_sets, int n_warps) {
@@ -51,7 +51,7 @@ size_t prefill_smem_bytes(const simt::KvLayer& kv, const simt::AttentionMmaShape
 }
 
 int unit_tile_heads(const simt::KvLayer& kv, int heads_per_kv_head, const DeviceLimits& device) {
-  const int two_per_sm = (device.max_shared_bytes - kBlockReserved) / 2;
+  const int two_per_sm = (device.max_shared_bytes - kReservedBytes) / 2 - kStaticBytes;
   for (const int max_bytes : {two_per_sm, device.max_shared_bytes}) {
     for (int n_tiles = 1; n_tiles <= heads_per_kv_head; ++n_tiles) {
       const int tile_heads = static_cast<int>(ceil_div(heads_per_kv_head, n_tiles));
@@ -61,9 +61,14 @@ int unit_tile_heads(const simt::KvLayer& kv, int heads_per_kv_head, const Device
   return 1;
 }
 
-bool quantizes_units(const simt::KvLayer& kv, int heads_per_kv_head, const DeviceLimits& device) {
-  const int tile_heads = unit_tile_heads(kv, heads_per_kv_head, device);
-  return heads_per_kv_head % tile_heads == 0 && tile_heads * kv.v_dim % simt::kSegmentElems == 0;
+bool has_whole_segments(const simt::KvLayer& kv, int heads_per_kv_head, const DeviceLimits& device) {
+  const int n_warps = simt::warps_per_kv_tile(kv.k_dim, kv.v_dim);
+  const int prefill_heads = std::min(heads_per_kv_head, prefill_rows(mma_shape(kv, n_warps, device)));
+  const auto is_whole = [&](int tile_heads) {
+    return heads_per_kv_head % tile_heads == 0 && tile_heads * kv.v_dim % simt::kSegmentElems == 0;
+  };
+  return is_whole(unit_tile_heads(kv, heads_per_kv_head, device)) && is_whole(prefill_heads) &&
+         kMmaRows * kv.v_dim % simt::kSegmentElems == 0;
 }
 
 }  // namespace zinc::simt::host

@@ -18,7 +18,7 @@ size_t prefill_smem_bytes(const simt::KvLayer& kv, const simt::AttentionMmaShape
 // Heads per block of attention_units: those of a KV head, in as few tiles as leave space for two blocks per SM.
 // REQUIRES: mma_warps() > 0.
 int unit_tile_heads(const simt::KvLayer& kv, int heads_per_kv_head, const DeviceLimits& device);
-// Whether a block of attention_units has whole segments of a row.
-bool quantizes_units(const simt::KvLayer& kv, int heads_per_kv_head, const DeviceLimits& device);
+// Whether blocks of attention_units and row sets of attention_prefill have whole segments of a row.
+bool has_whole_segments(const simt::KvLayer& kv, int heads_per_kv_head, const DeviceLimits& device);
 
 }  // namespace zinc::simt::host

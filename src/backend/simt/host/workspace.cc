@@ -47,13 +47,11 @@ size_t q8_aux_bytes(const DeviceLimits& device, int max_tokens, const gpu::Quant
   return n_rows * n_segments * n_aux * sizeof(uint16_t);
 }
 
-// Blocks of attention_units have whole segments of a row; those of attention_prefill do not.
-bool quantizes_attention(const Graph& graph, const gpu::Cache& cache, const DeviceLimits& device, const Bucket& bucket,
+bool quantizes_attention(const Graph& graph, const gpu::Cache& cache, const DeviceLimits& device,
                          const Node& attention) {
   const simt::KvLayer kv = simt_kv_layer(cache.kv_layer(attention.as<zinc::AttentionParams>().cache_layer));
   const int heads_per_kv_head = static_cast<int>(graph.info(attention.in[0]).shape[0]) / kv.kv_heads;
-  return !gpu::has_prefill_rows(gpu::class_of(bucket)) && mma_warps(kv, cache.kv_format(), device) > 0 &&
-         quantizes_units(kv, heads_per_kv_head, device);
+  return mma_warps(kv, cache.kv_format(), device) > 0 && has_whole_segments(kv, heads_per_kv_head, device);
 }
 
 gpu::KernelLimits kernel_limits(const DeviceLimits& device, int max_tokens) {
@@ -146,8 +144,8 @@ Result<std::unique_ptr<Workspace>> Workspace::allocate(const Graph& graph, const
                                                     const gpu::QuantizedActivation& activation, size_t n_rows) {
                                   return q8_aux_bytes(limits, max_tokens, activation, n_rows);
                                 }};
-  options.kernels.quantizes_attention = [&graph, &cache, limits, bucket](const Node& attention) {
-    return quantizes_attention(graph, cache, limits, bucket, attention);
+  options.kernels.quantizes_attention = [&graph, &cache, limits](const Node& attention) {
+    return quantizes_attention(graph, cache, limits, attention);
   };
   std::unique_ptr<Workspace> workspace(new Workspace(graph, weights, cache, bucket, options));
   workspace->is_in_mma_order_ = is_small;

@@ -50,7 +50,7 @@ struct AttentionParams {
   const float* q;
   const float* sinks;  // null: none
   float* out;
-  Q8Activation q8;     // of out, by attention_units; q null: none
+  Q8Activation q8;     // of out; q null: none
   const float* gate;   // output gate, [T, heads] rows gate_stride apart: gated(act, gate, result); null: none
   float* partial;      // split-KV partials
   int* done_counters;  // finished blocks of each head tile, [heads] or [T, heads]; zero between launches
