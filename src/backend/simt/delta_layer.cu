@@ -5,7 +5,7 @@
 
 namespace zinc::simt {
 
-constexpr int kGroupTokens = 8;  // whose q, k and v are in shared memory
+constexpr int kGroupTokens = 8;  // whose inputs, then q, k and v, are a stage in shared memory; there are two
 
 // ---- sequences with full chunks ----
 
@@ -39,48 +39,61 @@ struct InputChannels {
     const int n_key_blocks = (2 * p.k_heads + block_heads - 1) / block_heads;
     const bool is_key = block < n_key_blocks;
     first = is_key ? block * block_heads * p.k_dim : 2 * key_dim + (block - n_key_blocks) * kThreads;
-    end = min(is_key ? first + block_heads * p.k_dim : n_channels, is_key ? 2 * key_dim : n_channels);
+    end = is_key ? min(first + block_heads * p.k_dim, 2 * key_dim) : n_channels;
     n_heads = is_key ? (end - first) / p.k_dim : 0;
   }
 };
 
-// Tokens [begin, end) of a sequence. values: kThreads floats for each of kGroupTokens tokens.
+// Tokens [begin, end) of a sequence. A stage has kThreads floats for each of kGroupTokens tokens.
 ZINC_DEVICE void convolve_inputs(const DeltaLayerParams& params, const InputChannels& channels, const ConvSeq& seq,
-                                 int begin, int end, float* values) {
+                                 int begin, int end, float* stages, int& stage) {
   const DeltaParams& p = params.delta;
   const ConvParams& conv = params.conv;
   const int thread = static_cast<int>(threadIdx.x), c = channels.first + thread, key_dim = p.k_heads * p.k_dim;
+  const bool has_channel = c < channels.end;
+  const auto row = [&](int t) { return stages + (stage * kGroupTokens + t) * kThreads; };
+  const auto fetch = [&](int first) {
+    for (int t = 0; t < min(kGroupTokens, end - first) && has_channel; ++t) {
+      cp_async<4>(row(t) + thread, conv.x + static_cast<long long>(first + t) * conv.n_channels + c);
+    }
+    cp_async_commit();
+  };
+  fetch(begin);
   ConvWindow<kMaxTaps> window;
-  if (c < channels.end) window.load(conv, seq, c, begin);
+  if (has_channel) window.load(conv, seq, c, begin);
   for (int first = begin; first < end; first += kGroupTokens) {
     const int n = min(kGroupTokens, end - first);
-    __syncthreads();  // all have read the tokens before
-    for (int t = 0; t < n && c < channels.end; ++t) {
-      window.push(conv.x[static_cast<long long>(first + t) * conv.n_channels + c]);
+    cp_async_wait<0>();
+    for (int t = 0; t < n && has_channel; ++t) {
+      window.push(row(t)[thread]);
       if (channels.n_heads > 0) {
-        values[t * kThreads + thread] = window.result();
+        row(t)[thread] = window.result();
       } else {
         params.v[static_cast<long long>(first + t) * (conv.n_channels - 2 * key_dim) + c - 2 * key_dim] =
             window.result();
       }
     }
-    __syncthreads();
+    __syncthreads();  // and all have read the other stage
+    const float* convolved = row(0);
+    stage ^= 1;
+    if (first + kGroupTokens < end) fetch(first + kGroupTokens);
     for (int i = warp_id(); i < n * channels.n_heads; i += kWarps) {
       const int t = i / channels.n_heads, own = i % channels.n_heads, head = channels.first / p.k_dim + own;
       float* out = head < p.k_heads ? params.q : params.k;
       store_vec8(out + (static_cast<long long>(first + t) * p.k_heads + head % p.k_heads) * p.k_dim, lane_id() * 8,
-                 p.k_dim, l2_normed(values + t * kThreads + own * p.k_dim, p.k_dim, params.norm_eps));
+                 p.k_dim, l2_normed(convolved + t * kThreads + own * p.k_dim, p.k_dim, params.norm_eps));
     }
   }
 }
 
 // Convolution and norms of q and k, for the chunked scan. Blocks take kThreads channels in turn.
-ZINC_DEVICE void delta_inputs(const DeltaLayerParams& params, int token_tile, float* values) {
+ZINC_DEVICE void delta_inputs(const DeltaLayerParams& params, int token_tile, float* stages) {
   const ConvParams& conv = params.conv;
   const int tile = token_tile * kConvTokens, tile_end = min(tile + kConvTokens, conv.step.counts[kTokens]);
   const unsigned long long chunked = chunked_tokens(conv.step, tile);
   wait_dependency();
   if (chunked == 0) return;
+  int stage = 0;
   for (int block = static_cast<int>(blockIdx.x);; block += static_cast<int>(gridDim.x)) {
     const InputChannels channels(params.delta, conv.n_channels, block);
     if (channels.first >= conv.n_channels) return;
@@ -91,7 +104,7 @@ ZINC_DEVICE void delta_inputs(const DeltaLayerParams& params, int token_tile, fl
       }
       const ConvSeq seq(conv, conv.step.seq_of_token[t]);
       const int end = min(seq.end, tile_end);
-      convolve_inputs(params, channels, seq, t, end, values);
+      convolve_inputs(params, channels, seq, t, end, stages, stage);
       t = end;
     }
   }
@@ -202,9 +215,8 @@ struct DeltaTile {
   }
 };
 
-// Memory of a block of delta_layer.
 template <int kWidth>
-struct LayerSmem {
+struct LayerStage {
   float values[kGroupTokens][kWidth];  // q, k, and v of the block's columns
   float decays[kGroupTokens], betas[kGroupTokens];
 };
@@ -213,7 +225,7 @@ struct LayerSmem {
 // sequence. States and weights are loaded before the wait: the launch before does not write them. The state of the
 // convolution is updated by delta_finish, because blocks that share a key head read it too.
 template <int N, int C, int kTaps, bool has_exact_dims, int kWidth>
-ZINC_DEVICE bool update_sequence(const DeltaLayerParams& params, int seq, LayerSmem<kWidth>& smem) {
+ZINC_DEVICE bool update_sequence(const DeltaLayerParams& params, int seq, LayerStage<kWidth> (&stages)[2], int& stage) {
   constexpr int kColumns = kThreads / 8 * C, kChannels = (kWidth + kThreads - 1) / kThreads;
   const DeltaParams& p = params.delta;
   const ConvParams& conv = params.conv;
@@ -242,46 +254,53 @@ ZINC_DEVICE bool update_sequence(const DeltaLayerParams& params, int seq, LayerS
     }
     if (channels[i] >= 0) windows[i].load(conv, tokens, channels[i], tokens.begin);
   }
-  float x[kChannels] = {};
-  const auto load_x = [&](long long t) {
+  const auto fetch = [&](int begin) {
+    for (int t = 0; t < min(kGroupTokens, tokens.end - begin); ++t) {
 #pragma unroll
-    for (int i = 0; i < kChannels; ++i) {
-      if (channels[i] >= 0) x[i] = conv.x[t * conv.n_channels + channels[i]];
+      for (int i = 0; i < kChannels; ++i) {
+        if (channels[i] < 0) continue;
+        cp_async<4>(&stages[stage].values[t][thread + i * kThreads],
+                    conv.x + static_cast<long long>(begin + t) * conv.n_channels + channels[i]);
+      }
     }
+    cp_async_commit();
   };
   wait_dependency();
-  load_x(tokens.begin);
+  fetch(tokens.begin);
   for (int begin = tokens.begin; begin < tokens.end; begin += kGroupTokens) {
     const int n = min(kGroupTokens, tokens.end - begin);
-    __syncthreads();  // all have read the tokens before
+    LayerStage<kWidth>& group = stages[stage];
     // The last warp has the fewest channels.
     const int gate = thread - (kThreads - 32);
     if (gate >= 0 && gate < n) {
       const long long index = static_cast<long long>(begin + gate) * p.v_heads + h;
       const float alpha = p.alpha[index], beta = p.beta[index];
-      smem.decays[gate] = expf(log_decay(p, alpha, h));
-      smem.betas[gate] = sigmoid(beta);
+      group.decays[gate] = expf(log_decay(p, alpha, h));
+      group.betas[gate] = sigmoid(beta);
     }
+    cp_async_wait<0>();
     for (int t = 0; t < n; ++t) {
 #pragma unroll
-      for (int i = 0; i < kChannels; ++i) windows[i].push(x[i]);
-      if (begin + t + 1 < tokens.end) load_x(begin + t + 1);
-#pragma unroll
       for (int i = 0; i < kChannels; ++i) {
-        if (channels[i] >= 0) smem.values[t][thread + i * kThreads] = windows[i].result();
+        if (channels[i] < 0) continue;
+        float& value = group.values[t][thread + i * kThreads];
+        windows[i].push(value);
+        value = windows[i].result();
       }
     }
-    __syncthreads();
+    __syncthreads();  // and all have read the other stage
+    stage ^= 1;
+    if (begin + kGroupTokens < tokens.end) fetch(begin + kGroupTokens);
     for (int i = warp_id(); i < 2 * n; i += kWarps) {
-      float* head = smem.values[i / 2] + i % 2 * k_dim;
+      float* head = group.values[i / 2] + i % 2 * k_dim;
       store_vec8(head, lane_id() * 8, k_dim, l2_normed(head, k_dim, params.norm_eps));
     }
     __syncthreads();
     for (int t = 0; t < n; ++t) {
       float v[C];
 #pragma unroll
-      for (int c = 0; c < C; ++c) v[c] = tile.has_column(c) ? smem.values[t][2 * k_dim + tile.column - first + c] : 0.0f;
-      tile.update(smem.values[t], smem.values[t] + k_dim, v, smem.decays[t], smem.betas[t], p.q_scale,
+      for (int c = 0; c < C; ++c) v[c] = tile.has_column(c) ? group.values[t][2 * k_dim + tile.column - first + c] : 0.0f;
+      tile.update(group.values[t], group.values[t] + k_dim, v, group.decays[t], group.betas[t], p.q_scale,
                   p.out + (static_cast<long long>(begin + t) * p.v_heads + h) * v_dim);
     }
   }
@@ -294,13 +313,16 @@ ZINC_DEVICE bool update_sequence(const DeltaLayerParams& params, int seq, LayerS
 template <int N, int C, int kTaps, bool has_exact_dims>
 ZINC_DEVICE void delta_layer(const DeltaLayerParams& params) {
   constexpr int kWidth = 2 * 8 * N + kThreads / 8 * C;
-  static_assert(kWidth >= kThreads);
-  __shared__ __align__(16) LayerSmem<kWidth> smem;
+  __shared__ __align__(16) LayerStage<kWidth> stages[2];
+  static_assert(sizeof(stages) >= 2 * kGroupTokens * kThreads * sizeof(float));
   launch_dependents();
   prefetch_params(params);
   int row = static_cast<int>(blockIdx.y);
-  if (row >= params.n_seq_rows) return delta_inputs(params, row - params.n_seq_rows, smem.values[0]);
-  while (row < params.delta.step.max_seqs && update_sequence<N, C, kTaps, has_exact_dims>(params, row, smem)) {
+  if (row >= params.n_seq_rows) {
+    return delta_inputs(params, row - params.n_seq_rows, reinterpret_cast<float*>(stages));
+  }
+  int stage = 0;
+  while (row < params.delta.step.max_seqs && update_sequence<N, C, kTaps, has_exact_dims>(params, row, stages, stage)) {
     row += params.n_seq_rows;
   }
   wait_dependency();
