@@ -44,7 +44,8 @@ struct KernelLimits {
   int64_t max_combine_elems = 0;
   bool can_join_router = false;  // a gate's gemv can run a later router too
   // Norms.
-  int64_t max_residual_elems = 0;  // row length for norm + residual add in one kernel; 0: no such kernel
+  int64_t max_residual_elems = 0;     // row length for norm + residual add in one kernel; 0: no such kernel
+  bool norms_after_residual = false;  // larger steps: it takes the norm before the next matmuls too
 };
 
 // The calls of a step, in the order in which they run.

@@ -68,6 +68,9 @@ bool is_prologue_norm(const Matcher& m, const Node* norm);
 // A norm of a whole row whose readers are all matmuls; in decode it is their prologue.
 bool is_row_prologue_norm(const Matcher& m, const Node* norm);
 
+// The RMS norm of a row that no other reader of it, but `ignored`, runs before; nullptr: none.
+const Node* find_next_norm(const Matcher& m, Value row, const Node* ignored = nullptr);
+
 // The patterns; they return what the call has to be, or nothing.
 using Match = std::optional<FusedCall>;
 Match match_attention(const Matcher& m, const Node& attention);

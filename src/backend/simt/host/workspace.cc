@@ -41,7 +41,8 @@ gpu::KernelLimits kernel_limits(const DeviceLimits& device, int max_tokens) {
           .max_experts = simt::kMaxExperts,
           .max_combine_elems = int64_t{simt::kMaxResidualSegments} * simt::kWarps * simt::kSegmentElems,
           .can_join_router = true,
-          .max_residual_elems = int64_t{simt::kMaxResidualSegments} * simt::kWarps * simt::kSegmentElems};
+          .max_residual_elems = int64_t{simt::kMaxResidualSegments} * simt::kWarps * simt::kSegmentElems,
+          .norms_after_residual = true};
 }
 
 }  // namespace
