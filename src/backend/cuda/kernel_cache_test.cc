@@ -90,7 +90,11 @@ std::vector<KernelProgram> programs(bool every_format, bool has_decode_kernels, 
   }
   all.push_back({"attention_decode", "", kAttendWindow, "q8_0"});
   all.push_back({"attention_units", "", kUnitsWindow, "q8_0"});
-  all.push_back({"norm_residual", "", "inline constexpr int kResidualSegments = 3;"});
+  for (const bool has_next : {false, true}) {
+    all.push_back({"norm_residual", "",
+                   fmt::format("inline constexpr int kResidualSegments = 3; inline constexpr bool kHasNextNorm = {};",
+                               has_next)});
+  }
   for (const int n : {1, 2, 4})
     all.push_back({"combine", "", fmt::format("inline constexpr int kCombineSegments = {};", n)});
   for (const simt::RouteShape& shape : {simt::RouteShape{256, 8, 1}, {1024, 32, 0}}) {

@@ -120,12 +120,14 @@ struct AttentionDecodeCall {
 
 // ---- norms before the residual add ----
 
-// add(residual, norm(x)) or add(residual, outer(norm(x0) + norm(x1))), optionally times a scalar `mul`. Optional second
-// output: norm of the first one, times a scalar and a vector.
+// add(residual, norm(x)) or add(residual, outer(norm(x0) + norm(x1))), optionally times a scalar `mul`. Optional
+// further outputs: norm of the first one, times a scalar and a vector; the next norm of the first one.
 struct NormResidualCall {
   std::array<const Node*, 2> norms = {};
   const Node *sum = nullptr, *outer = nullptr, *add = nullptr, *mul = nullptr;
   const Node *second_norm = nullptr, *second_norm_scale = nullptr, *second_norm_mul = nullptr;
+  const Node* next_norm = nullptr;
+  Output normed = {};   // of next_norm
   Value residual = {};  // the other operand of `add`
   Value out() const { return mul ? mul->out[0] : add->out[0]; }
   std::vector<const Node*> nodes() const;  // in graph order

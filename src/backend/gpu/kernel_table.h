@@ -47,7 +47,8 @@ struct KernelLimits {
   // Recurrent layers.
   bool has_delta_layers = false;  // steps of several rows: gated delta rule layers from convolution to gated norm
   // Norms.
-  int64_t max_residual_elems = 0;  // row length for norm + residual add in one kernel; 0: no such kernel
+  int64_t max_residual_elems = 0;     // row length for norm + residual add in one kernel; 0: no such kernel
+  bool norms_after_residual = false;  // larger steps: it takes the norm before the next matmuls too
 };
 
 // The calls of a step, in the order in which they run.

@@ -35,7 +35,9 @@ struct Name {
   std::string operator()(const SampleCall&) const { return "sample"; }
   std::string operator()(const AttentionCall& c) const { return c.inputs ? "attention with inputs" : "attention"; }
   std::string operator()(const AttentionDecodeCall& c) const { return c.act ? "decode with gate" : "decode"; }
-  std::string operator()(const NormResidualCall&) const { return "norm_residual"; }
+  std::string operator()(const NormResidualCall& c) const {
+    return !c.next_norm ? "norm_residual" : c.normed.q8 ? "norm_residual with norm to q8" : "norm_residual with norm";
+  }
   std::string operator()(const MatmulCall& c) const {
     std::string text = "matmul " + std::to_string(c.parts.size());
     if (c.residual) text += " after residual";
@@ -217,6 +219,16 @@ TEST_F(KernelTable, a_read_of_the_sum_before_those_matmuls_makes_the_residual_ad
   kernels.max_residual_elems = kDim;
   EXPECT_EQ(names(g_.add(early, act), kernels, kDecode),
             (Names{"matmul 1", "norm_residual", "scale", "matmul 2 after norm with act", "add"}));
+}
+
+TEST_F(KernelTable, in_a_large_step_the_residual_add_takes_the_norm_before_the_next_matmuls) {
+  const Value x = embedded();
+  const Value sum = g_.add(x, norm(g_.linear(x, q8("o")), "post_norm"));
+  KernelLimits kernels = limits();
+  kernels.max_residual_elems = kDim;
+  kernels.norms_after_residual = true;
+  EXPECT_EQ(names(g_.add(sum, g_.linear(norm(sum, "norm"), q8("up"))), kernels, kPrefill),
+            (Names{"quantize", "matmul 1 of q8", "norm_residual with norm to q8", "matmul 1 of q8 with add"}));
 }
 
 TEST_F(KernelTable, the_residual_add_is_a_node_of_the_launch_that_computes_it) {

@@ -53,17 +53,6 @@ const Node* find_free_add(const Matcher& m, Value v) {
   return is_op(add, Op::add) && m.is_free(add) && !m.uses.is_same(add->in[0], add->in[1]) ? add : nullptr;
 }
 
-// The RMS norm of a row that is its first reader.
-const Node* find_next_norm(const Matcher& m, Value row) {
-  for (const Node* norm : m.uses.readers(row)) {
-    if (!is_rms_norm(norm) || !m.is_free(norm) || m.inner(norm->out[0]) != m.width(row)) continue;
-    const int at = m.uses.index_of(*norm);
-    const auto is_later = [&](const Node* r) { return r == norm || m.position(*r) > at; };
-    if (std::ranges::all_of(m.uses.readers(row), is_later)) return norm;
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 Match match_moe_down(const Matcher& m, const Node& combine) {

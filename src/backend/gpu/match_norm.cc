@@ -39,6 +39,19 @@ void find_second_norm(const Matcher& m, NormResidualCall& call) {
   }
 }
 
+// The norm of the result before the next matmuls.
+void find_next_norm(const Matcher& m, NormResidualCall& call) {
+  const Node* norm = find_next_norm(m, call.out(), call.second_norm);
+  if (!is_row_prologue_norm(m, norm)) return;
+  const int at = m.uses.index_of(*norm);
+  if (const Node* mul = call.second_norm_mul) {  // runs at the norm's place
+    const auto is_later = [&](const Node* r) { return m.position(*r) > at; };
+    if (m.uses.index_of(*mul) > at || !std::ranges::all_of(m.uses.readers(mul->out[0]), is_later)) return;
+  }
+  call.next_norm = norm;
+  call.normed = {norm->out[0]};
+}
+
 NormResidualCall norm_residual_of(const Matcher& m, const Node& add, const Node& norm) {
   NormResidualCall call{.norms = {&norm}, .add = &add, .residual = other_operand(m, add, norm.out[0])};
   if (const Node* sum = m.uses.producer(norm.in[0]); is_sum_of_norms(m, sum)) {
@@ -49,6 +62,7 @@ NormResidualCall norm_residual_of(const Matcher& m, const Node& add, const Node&
   const Node* mul = m.uses.only_reader(add.out[0]);
   if (is_op(mul, Op::mul) && m.is_free(mul) && m.width(mul->in[1]) == 1) call.mul = mul;
   find_second_norm(m, call);
+  if (!m.is_decode && m.limits.norms_after_residual) find_next_norm(m, call);
   return call;
 }
 
@@ -146,9 +160,20 @@ KernelKind kind_of(const Matcher& m, const Node& n) {
 
 }  // namespace
 
+const Node* find_next_norm(const Matcher& m, Value row, const Node* ignored) {
+  for (const Node* norm : m.uses.readers(row)) {
+    if (!is_rms_norm(norm) || norm == ignored || !m.is_free(norm) || m.inner(norm->out[0]) != m.width(row)) continue;
+    const int at = m.uses.index_of(*norm);
+    const auto is_later = [&](const Node* r) { return r == norm || r == ignored || m.position(*r) > at; };
+    if (std::ranges::all_of(m.uses.readers(row), is_later)) return norm;
+  }
+  return nullptr;
+}
+
 std::vector<const Node*> NormResidualCall::nodes() const {
   std::vector<const Node*> all;
-  for (const Node* n : {norms[0], norms[1], sum, outer, add, mul, second_norm, second_norm_scale, second_norm_mul}) {
+  for (const Node* n :
+       {norms[0], norms[1], sum, outer, add, mul, second_norm, second_norm_scale, second_norm_mul, next_norm}) {
     if (n) all.push_back(n);
   }
   return all;

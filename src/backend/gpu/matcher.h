@@ -70,6 +70,8 @@ bool is_row_prologue_norm(const Matcher& m, const Node* norm);
 
 // The norm over heads that `act` gates (RMSNormGated), if nothing else reads it and the head size divides a segment.
 const Node* find_gated_head_norm(const Matcher& m, const Node& act);
+// The RMS norm of a row that no other reader of it, but `ignored`, runs before; nullptr: none.
+const Node* find_next_norm(const Matcher& m, Value row, const Node* ignored = nullptr);
 
 // The patterns; they return what the call has to be, or nothing.
 using Match = std::optional<FusedCall>;

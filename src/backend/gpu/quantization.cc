@@ -21,6 +21,9 @@ class QuantizationPass {
 
   // Chooses the output of a producer.
   void visit(NormCall& call) { choose(call.out, call.width); }
+  void visit(NormResidualCall& call) {
+    if (call.next_norm) choose(call.normed, static_cast<int>(m_.width(call.normed.value)));
+  }
   void visit(CombineCall& call) {
     if (call.norm) choose(call.normed, static_cast<int>(m_.width(call.normed.value)));
   }

@@ -38,27 +38,31 @@ ZINC_DEVICE ExpertCounts exclusive_sum(const ExpertCounts& own, ExpertCounts& to
   return sum;
 }
 
+constexpr int kHeld = 8;  // ids that a thread keeps; it loads later ones twice
+
+// f(pair, expert) for the thread's pairs.
+template <class F>
+ZINC_DEVICE void for_each_pair(const RouteParams& p, int n_pairs, const int (&held)[kHeld], const F& f) {
+  const int thread = static_cast<int>(threadIdx.x);
+#pragma unroll
+  for (int k = 0; k < kHeld; ++k) {
+    if (thread + k * kThreads < n_pairs) f(thread + k * kThreads, held[k]);
+  }
+  for (int i = thread + kHeld * kThreads; i < n_pairs; i += kThreads) f(i, __ldcg(p.ids + i));
+}
+
 // Sorts token-expert pairs by expert; one block. The order within an expert does not matter: each pair is computed
 // independently.
 ZINC_DEVICE void sort_by_expert(const RouteParams& p, int n_pairs) {
-  constexpr int kHeld = 8;                         // ids that a thread keeps; it loads later ones twice
   __shared__ int next[kThreadExperts * kThreads];  // per expert: the number of its pairs, then the index of the next one
   const int thread = static_cast<int>(threadIdx.x), first = thread * kThreadExperts;
   int held[kHeld];
 #pragma unroll
   for (int k = 0; k < kHeld; ++k) held[k] = thread + k * kThreads < n_pairs ? __ldcg(p.ids + thread + k * kThreads) : 0;
-  // f(pair, expert) for the thread's pairs.
-  const auto for_each_pair = [&](const auto& f) {
-#pragma unroll
-    for (int k = 0; k < kHeld; ++k) {
-      if (thread + k * kThreads < n_pairs) f(thread + k * kThreads, held[k]);
-    }
-    for (int i = thread + kHeld * kThreads; i < n_pairs; i += kThreads) f(i, __ldcg(p.ids + i));
-  };
 #pragma unroll
   for (int k = 0; k < kThreadExperts; ++k) next[k * kThreads + thread] = 0;
   __syncthreads();
-  for_each_pair([&](int, int expert) { atomicAdd(&next[expert], 1); });
+  for_each_pair(p, n_pairs, held, [&](int, int expert) { atomicAdd(&next[expert], 1); });
   __syncthreads();
   int n[kThreadExperts];
   ExpertCounts own = {0, 0}, total;
@@ -81,7 +85,7 @@ ZINC_DEVICE void sort_by_expert(const RouteParams& p, int n_pairs) {
   }
   if (thread == 0) *p.tiles.n_tiles = total.n_tiles;
   __syncthreads();
-  for_each_pair([&](int pair, int expert) { p.tiles.order[atomicAdd(&next[expert], 1)] = pair; });
+  for_each_pair(p, n_pairs, held, [&](int pair, int expert) { p.tiles.order[atomicAdd(&next[expert], 1)] = pair; });
 }
 
 // One warp per token; the last block that finishes sorts.

@@ -1,7 +1,7 @@
 // Post-norm and residual add, fused: norm(s) of a block's output, the addition to the residual stream, a scale, and
-// optionally a second normed output (second_out). In decode, gemv.cu does the simple case itself (NormResidualPrologue). Sums
+// optionally a second normed output (second_out) and the norm before the next matmuls, quantized. In decode, gemv.cu does the simple case itself (NormResidualPrologue). Sums
 // have the order of norm_rows (row_ops.cu). A program of this file begins with kResidualSegments, the segments of a row
-// per warp: they stay in registers, with two blocks per SM.
+// per warp, which stay in registers, with two blocks per SM; and kHasNextNorm.
 #include "backend/simt/quantize.h"
 
 namespace zinc::simt {
@@ -29,6 +29,14 @@ struct ResidualRow {
       if (element(j) >= width) continue;
       reinterpret_cast<float4*>(row + element(j))[0] = make_float4(v[0], v[1], v[2], v[3]);
       reinterpret_cast<float4*>(row + element(j))[1] = make_float4(v[4], v[5], v[6], v[7]);
+    }
+  }
+  ZINC_DEVICE void store_q8(const Q8Activation& q8, int q8_block, int width) const {
+#pragma unroll
+    for (int j = 0; j < kResidualSegments; ++j) {
+      const int segment = warp_id() + j * kWarps;
+      if (segment * kSegmentElems >= width) continue;
+      simt::store_q8(quantize_vec8(part[j], q8_block), q8, blockIdx.x, segment, q8_block);
     }
   }
   ZINC_DEVICE void norm(const float* weights, float eps, int width, float* sums_of_squares) {
@@ -61,7 +69,7 @@ ZINC_KERNEL_2_PER_SM norm_residual(__grid_constant__ const NormResidualParams p)
   constexpr int kLine = 32;  // floats
   for (int offset = static_cast<int>(threadIdx.x) * kLine; offset < p.width; offset += kThreads * kLine) {
     for (const float* weights :
-         {p.weights[0], p.weights[1], p.outer_weights, p.second_norm_weights, p.second_weights}) {
+         {p.weights[0], p.weights[1], p.outer_weights, p.second_norm_weights, p.second_weights, p.next_weights}) {
       if (weights) prefetch_l2(weights + offset);
     }
   }
@@ -72,8 +80,8 @@ ZINC_KERNEL_2_PER_SM norm_residual(__grid_constant__ const NormResidualParams p)
   ResidualRow row, other, residual;
   row.load(p.x[0] + begin, p.width);
   if (p.n_normed == 2) other.load(p.x[1] + begin, p.width);
-  constexpr bool kHasRegisters =
-      kResidualSegments < 4;  // for the residual in addition to two rows and their norm weights
+  // For the residual in addition to two rows and their norm weights.
+  constexpr bool kHasRegisters = kResidualSegments < (kHasNextNorm ? 3 : 4);
   if constexpr (kHasRegisters) residual.load(p.residual + begin, p.width);
   row.norm(p.weights[0], p.eps[0], p.width, sums_of_squares);
   if (p.n_normed == 2) {
@@ -84,11 +92,18 @@ ZINC_KERNEL_2_PER_SM norm_residual(__grid_constant__ const NormResidualParams p)
   if constexpr (!kHasRegisters) residual.load(p.residual + begin, p.width);
   row.map([&](float x, int j, int i) { return (residual.part[j].v[i] + x) * scale; });
   row.store(p.out + begin, p.width);
-  if (!p.second_out) return;
-  other.load(p.second_weights, p.width);
-  row.norm(p.second_norm_weights, p.second_eps, p.width, sums_of_squares);
-  row.map([&](float x, int j, int i) { return x * p.second_factor * other.part[j].v[i]; });
-  row.store(p.second_out + begin, p.width);
+  if (p.second_out) {
+    other.load(p.second_weights, p.width);
+    row.norm(p.second_norm_weights, p.second_eps, p.width, sums_of_squares);
+    row.map([&](float x, int j, int i) { return x * p.second_factor * other.part[j].v[i]; });
+    row.store(p.second_out + begin, p.width);
+    if constexpr (kHasNextNorm) row.load(p.out + begin, p.width);  // no registers for both
+  }
+  if constexpr (kHasNextNorm) {
+    row.norm(p.next_weights, p.next_eps, p.width, sums_of_squares);
+    if (p.normed) row.store(p.normed + begin, p.width);
+    if (p.q8.q) row.store_q8(p.q8, p.q8_block, p.width);
+  }
 }
 
 }  // namespace zinc::simt

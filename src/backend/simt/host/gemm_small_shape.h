@@ -7,7 +7,8 @@
 
 namespace zinc::simt::host {
 
-inline constexpr int kMaxGemmSmallTokens = 128;  // of a step
+inline constexpr int kMaxGemmSmallTokens = 128;       // of a step whose quantized matmuls all run a gemm_small
+inline constexpr int kMaxGemmSmallWgmmaTokens = 256;  // larger steps run gemm_small_wgmma.cu for short matrices
 inline constexpr int kMinGemmSmallColumns = 8;
 // Of a block, at most. gemm_small.cu also runs on GPUs with 99 KB; gemm_small_wgmma.cu runs on Hopper only.
 inline constexpr int kGemmSmallSharedBytes = 98 << 10, kGemmSmallWgmmaSharedBytes = 226 << 10;

@@ -90,6 +90,7 @@ class Lowering final : public gpu::StepLowering<Lowering, SimtKernels> {
   Status lower_simt_cores(const gpu::MatmulCall& call, simt::LinearParams params, int n_rows);
   Status lower_tensor_cores(const gpu::MatmulCall& call, simt::LinearParams params, int n_rows);
   Status lower_gemm_small(const gpu::MatmulCall& call, const simt::LinearParams& params, int n_rows);
+  bool runs_gemm_small_wgmma(const gpu::MatmulCall& call, const simt::LinearParams& params, int n_rows) const;
   Status lower_gemm_small_wgmma(const gpu::MatmulCall& call, const simt::LinearParams& params, int n_rows);
   Status lower_float_gemm(const gpu::MatmulCall& call, simt::LinearParams params, int n_rows);
   simt::Q8Activation q8_buffers(const gpu::QuantizedActivation& activation, Value v) const;

@@ -37,6 +37,13 @@ size_t float_shared_bytes(const PanelFormat& format, const FloatTile& tile, int 
          (n_splits > 1 ? 16 + static_cast<size_t>(own) * sizeof(float) : 0);
 }
 
+// Of gemm_small_wgmma.cu, 64 rows each.
+int64_t n_wgmma_row_tiles(const simt::LinearParams& params) {
+  int64_t n = 0;
+  for (int part = 0; part < params.n_parts; ++part) n += ceil_div(params.parts[part].n_out, 2 * simt::kPanelRows);
+  return n;
+}
+
 }  // namespace
 
 // Matrices of one format and one input.
@@ -57,9 +64,7 @@ Status Lowering::lower(const gpu::MatmulCall& call) {
   const PanelFormat& format = *matrix_of(call.first()).format;
   const simt::LinearParams params = linear_params(call);
   const int rows = max_rows(x) * (call.has_experts() ? params.n_experts_used : params.vectors_per_row);
-  if (format.q8_block > 0 && params.q8.image && rows > kMinGemmSmallColumns && !call.has_experts()) {
-    return lower_gemm_small_wgmma(call, params, rows);
-  }
+  if (runs_gemm_small_wgmma(call, params, rows)) return lower_gemm_small_wgmma(call, params, rows);
   if (format.q8_block > 0 &&
       (call.has_experts() ? runs_gemm_small_experts(rows, matrix_of(call.first()).n_experts) : runs_gemm_small())) {
     return lower_gemm_small(call, params, rows);
@@ -134,12 +139,16 @@ Status Lowering::lower_gemm_small(const gpu::MatmulCall& call, const simt::Linea
              static_cast<size_t>(simt::gemm_small_smem(shape, segment_bytes).n_bytes));
 }
 
+bool Lowering::runs_gemm_small_wgmma(const gpu::MatmulCall& call, const simt::LinearParams& params, int n_rows) const {
+  if (call.has_experts() || !params.q8.image || n_rows <= kMinGemmSmallColumns) return false;
+  // gemm_wgmma's larger tiles need as many multiprocessors.
+  return runs_gemm_small() || n_wgmma_row_tiles(params) * ceil_div(n_rows, simt::kWgmmaTokens) < 3 * device_.n_sms;
+}
+
 Status Lowering::lower_gemm_small_wgmma(const gpu::MatmulCall& call, const simt::LinearParams& params, int n_rows) {
   const DeviceMatrix& matrix = matrix_of(call.first());
   const int segment_bytes = matrix.format->segment_bytes();
-  int64_t n_row_tiles = 0;
-  for (int part = 0; part < params.n_parts; ++part)
-    n_row_tiles += ceil_div(params.parts[part].n_out, 2 * simt::kPanelRows);
+  const int64_t n_row_tiles = n_wgmma_row_tiles(params);
   const simt::GemmSmallWgmmaShape shape = gemm_small_wgmma_shape(n_row_tiles, n_rows, device_.n_sms, segment_bytes);
   Launch launch = Launch::of(params);
   launch.threads = static_cast<unsigned>(simt::gemm_small_wgmma_threads(shape));

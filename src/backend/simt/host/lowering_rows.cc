@@ -88,8 +88,16 @@ Status Lowering::lower(const gpu::NormResidualCall& call) {
     params.second_factor = call.second_norm_scale->as<ScaleParams>().factor;
     params.second_weights = vector(call.second_norm_mul->in[1]);
   }
+  if (call.next_norm) {
+    params.next_weights = vector(call.next_norm->in[1]);
+    params.next_eps = eps(call.next_norm);
+    params.normed = call.normed.has_floats ? workspace_.floats(call.normed.value) : nullptr;
+    if (call.normed.q8) fill_q8(*call.normed.q8, call.normed.value, params);
+  }
   const int64_t n_segments = ceil_div(params.width, simt::kWarps * simt::kSegmentElems);
-  const std::string shape = fmt::format("inline constexpr int kResidualSegments = {};", n_segments);
+  const std::string shape =
+      fmt::format("inline constexpr int kResidualSegments = {}; inline constexpr bool kHasNextNorm = {};", n_segments,
+                  call.next_norm != nullptr);
   return emit({"norm_residual", "", shape}, "norm_residual", params, is_decode() ? one_per_sm(1) : params.max_rows);
 }
 

@@ -16,7 +16,7 @@ constexpr size_t kImageScaleBytes = sizeof(float), kImageSumBytes = 2 * simt::kS
 int64_t image_rows(const DeviceLimits& device, int max_tokens, const gpu::QuantizedActivation& activation,
                    size_t n_rows) {
   constexpr int64_t kMaxTileColumns = 64;
-  const bool has_image = device.has_wgmma() && runs_gemm_small(device, max_tokens) &&
+  const bool has_image = device.has_wgmma() && max_tokens <= kMaxGemmSmallWgmmaTokens &&
                          activation.block == simt::kSegmentElems && n_rows > kMinGemmSmallColumns;
   return has_image ? ceil_div(static_cast<int64_t>(n_rows), kMaxTileColumns) * kMaxTileColumns : 0;
 }
@@ -39,12 +39,11 @@ size_t q8_aux_bytes(const DeviceLimits& device, int max_tokens, const gpu::Quant
                     size_t n_rows) {
   const size_t n_segments = static_cast<size_t>(ceil_div(activation.n_in, simt::kSegmentElems));
   if (!device.has_wgmma()) return 0;
-  if (runs_gemm_small(device, max_tokens)) {
-    const size_t n_image_rows = static_cast<size_t>(image_rows(device, max_tokens, activation, n_rows));
-    return n_segments * n_image_rows * (simt::kSegmentElems + kImageScaleBytes + kImageSumBytes);
-  }
+  const size_t n_image_rows = static_cast<size_t>(image_rows(device, max_tokens, activation, n_rows));
+  const size_t image = n_segments * n_image_rows * (simt::kSegmentElems + kImageScaleBytes + kImageSumBytes);
+  if (runs_gemm_small(device, max_tokens)) return image;
   const size_t n_aux = activation.block == simt::kGroupElems ? simt::kSegmentElems : 2 * simt::kSegmentGroups;
-  return n_rows * n_segments * n_aux * sizeof(uint16_t);
+  return image + n_rows * n_segments * n_aux * sizeof(uint16_t);
 }
 
 bool quantizes_attention(const Graph& graph, const gpu::Cache& cache, const DeviceLimits& device,
@@ -76,7 +75,8 @@ gpu::KernelLimits kernel_limits(const DeviceLimits& device, int max_tokens) {
           .max_combine_elems = int64_t{simt::kMaxResidualSegments} * simt::kWarps * simt::kSegmentElems,
           .can_join_router = true,
           .has_delta_layers = true,
-          .max_residual_elems = int64_t{simt::kMaxResidualSegments} * simt::kWarps * simt::kSegmentElems};
+          .max_residual_elems = int64_t{simt::kMaxResidualSegments} * simt::kWarps * simt::kSegmentElems,
+          .norms_after_residual = true};
 }
 
 }  // namespace
@@ -229,11 +229,12 @@ simt::Q8Activation Workspace::quantized(const gpu::QuantizedActivation& activati
                          .stride = buffers.stride,
                          .is_in_mma_order = is_in_mma_order_ ? 1 : 0};
   const int64_t n_image_rows = image_rows(limits_, bucket_.max_tokens, activation, buffers.n_rows);
-  if (n_image_rows == 0) {
-    if (!is_in_mma_order_) out.wgmma_aux = reinterpret_cast<unsigned short*>(buffers.aux);
-    return out;
-  }
   const size_t n_rows = static_cast<size_t>(n_image_rows * (buffers.stride / simt::kSegmentElems));
+  const size_t image_bytes = n_rows * (simt::kSegmentElems + kImageScaleBytes + kImageSumBytes);
+  if (!is_in_mma_order_ && buffers.aux != 0) {
+    out.wgmma_aux = reinterpret_cast<unsigned short*>(buffers.aux + image_bytes);
+  }
+  if (n_image_rows == 0) return out;
   out.image_rows = static_cast<int>(n_image_rows);
   out.image = reinterpret_cast<unsigned char*>(buffers.aux);
   out.image_sums = reinterpret_cast<unsigned short*>(out.image + n_rows * simt::kSegmentElems);

@@ -56,7 +56,8 @@ struct GatedActPairParams {
 };
 
 // The residual stream between two matmuls: out = (residual + t) * scale, where t is one normed row or the sum of two,
-// normed again if has_outer. second_out = norm(out) * second_factor * second_weights.
+// normed again if has_outer. second_out = norm(out) * second_factor * second_weights. The next norm of out is written
+// as floats, q8 or both.
 struct NormResidualParams {
   const float* x[2];
   const float* weights[2];  // norm weights; null: none
@@ -70,6 +71,11 @@ struct NormResidualParams {
   const float* second_norm_weights;
   const float* second_weights;
   float second_eps, second_factor;
+  const float* next_weights;
+  float next_eps;
+  float* normed;    // null: none
+  Q8Activation q8;  // q null: none
+  int q8_block;
   int n_normed, has_outer;
   int width;  // a multiple of 8
   int max_rows;
