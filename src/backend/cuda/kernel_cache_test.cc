@@ -68,6 +68,15 @@ void append_gemm_small(const gpu::PanelFormat& format, std::vector<KernelProgram
       to.push_back({"gemm_small", std::string(format.name), simt::host::shape_definition("GemmSmallShape", shape)});
     }
   }
+  if (format.q8_block != simt::kSegmentElems) return;
+  for (const int64_t n_row_tiles : {96, 2048}) {
+    for (const int n_columns : {16, 32, 64, 128}) {
+      const simt::GemmSmallWgmmaShape shape =
+          simt::host::gemm_small_wgmma_shape(n_row_tiles, n_columns, 132, format.segment_bytes());
+      to.push_back(
+          {"gemm_small_wgmma", std::string(format.name), simt::host::shape_definition("GemmSmallWgmmaShape", shape)});
+    }
+  }
 }
 
 // Example shapes; those of real models are in tests/launched_programs_test.cc. The kernels of batch-1 decode run only
