@@ -217,9 +217,8 @@ ZINC_DEVICE void quantize_rows(const AttentionParams& p, const QueryTile& tile, 
   for (int i = warp_in_group * kSegmentElems; i < kMmaRows * v_dim; i += kGroupWarps * kSegmentElems) {
     const int row = first_row + i / v_dim;
     if (row >= tile.n_rows) break;
-    const Vec8 x = load_vec8(staged, i + lane_id() * 8, kMmaRows * v_dim);
-    store_q8(quantize_vec8(x, p.q8_block), p.q8, tile.token(row), (tile.head(row) * v_dim + i % v_dim) / kSegmentElems,
-             p.q8_block);
+    quantize_segment(staged + i, p.q8, p.q8_block, tile.token(row),
+                     (tile.head(row) * v_dim + i % v_dim) / kSegmentElems);
   }
 }
 

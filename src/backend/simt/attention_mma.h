@@ -348,6 +348,13 @@ ZINC_DEVICE void clear(KvTileResult& result) {
   }
 }
 
+// Quantizes a segment of a result in shared memory. Not inline: what depends on the lane would otherwise be computed
+// before the loops of the kernel.
+__device__ __noinline__ void quantize_segment(const float* x, const Q8Activation q8, int q8_block, int token,
+                                              int segment) {
+  store_q8(quantize_vec8(load_vec8(x, lane_id() * 8, kSegmentElems), q8_block), q8, token, segment, q8_block);
+}
+
 // A pair of a query as f16, zero past its end.
 ZINC_DEVICE void store_query(u32* to, const float* q, int k_dim, int pair) {
   const int k = 2 * pair;

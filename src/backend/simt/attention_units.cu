@@ -27,11 +27,6 @@ ZINC_DEVICE void load_queries(const DecodeBlock& block, long long token) {
   }
 }
 
-// Not inline: what depends on the lane would otherwise be computed before the loop over units.
-__device__ __noinline__ void quantize_segment(const float* x, const Q8Activation q8, int q8_block, int token,
-                                              int segment) {
-  store_q8(quantize_vec8(load_vec8(x, lane_id() * 8, kSegmentElems), q8_block), q8, token, segment, q8_block);
-}
 // Quantizes the rows of a block, which begin and end at segments. REQUIRES: shared memory is free.
 ZINC_DEVICE void write_q8(const DecodeBlock& block, int token, const DecodeOutput& result) {
   constexpr int kWidth = kRows * kValueDim;
