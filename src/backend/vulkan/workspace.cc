@@ -98,13 +98,10 @@ Result<std::unique_ptr<Workspace>> Workspace::allocate(const Graph& graph, const
   std::unique_ptr<Workspace> workspace(new Workspace(graph, weights, cache, bucket, options));
   workspace->has_matrix_experts_ = has_matrix_experts;
   if (Status s = workspace->allocate_buffers(device); !s.ok()) return s.error();
-  // For steps of one token only, of which a plan has one class: counters are never reset, so a second class would have
-  // to count in the same steps.
-  const size_t counter_bytes = bucket.max_tokens == 1 ? 4 * graph.nodes().size() * kCounterBytes : 0;
-  if (Status s = allocate_buffer(device, workspace->sync_counters_, counter_bytes, "synchronization counters");
-      !s.ok()) {
-    return s.error();
-  }
+  // Unshared, because counters are never reset: two classes would have to count in the same steps.
+  const size_t counter_bytes = bucket.max_tokens <= kMaxSmallRows ? 4 * graph.nodes().size() * kCounterBytes : 0;
+  ZINC_TRY(counters, device.allocate_unshared(counter_bytes, "synchronization counters"));
+  workspace->sync_counters_ = std::move(counters);
   if (Status s = workspace->make_rope_buffers(device); !s.ok()) return s.error();
   return workspace;
 }
