@@ -159,10 +159,10 @@ void begin_x(Work work) {
 
 // ---- registers to shared memory ----
 
-// REQUIRES for all stores: subgroupBarrier() before, end_stores() after.
-void end_stores() {
-  subgroupMemoryBarrierShared();
-  subgroupBarrier();
+// Between stores to the warp's shared memory and loads from it. Unlike subgroupBarrier() it does not order global loads, which
+// stay in flight.
+void sync_warp() {
+  controlBarrier(gl_ScopeSubgroup, gl_ScopeSubgroup, gl_StorageSemanticsShared, gl_SemanticsAcquireRelease);
 }
 
 void store_x(int g) {
@@ -238,14 +238,14 @@ void store_minima(Header header) {
 #endif
 
 void end_segment(Header header) {
-  subgroupBarrier();
+  sync_warp();
   w_scales[warp_id() * kPanelRows + lane_id()] = header_d(header);
   if (lane_id() < kColumns) x_scales[warp_id() * kColumns + lane_id()] = x_d;
 #if HAS_MIN
   w_mins[warp_id() * kPanelRows + lane_id()] = header_dmin(header);
   store_minima(header);
 #endif
-  end_stores();
+  sync_warp();
   AccF32 x_scale[kMaxTiles];
   [[unroll]] for (int m = 0; m < kTiles; ++m) coopMatLoad(x_scale[m], x_scales, warp_id() * kColumns + m * kTile, 0, kColumnMajor);
 #if HAS_MIN
@@ -362,12 +362,12 @@ void multiply(Work work, uint64_t next_weights) {
     begin_segment();
     load_factors(Q8_BLOCK == 32 ? next_s : s);
     [[unroll]] for (int g = 0; g < kSegmentGroups; ++g) {
-      subgroupBarrier();  // the group before has been read
+      sync_warp();  // the group before has been read
       store_x(g);
       store_weights(w_prefetch[g], header, g);
       if (next != 0ul) w_prefetch[g] = load_group(next, lane_id(), g);
       load_x(g + kGroupsAhead < kSegmentGroups ? s : next_s, (g + kGroupsAhead) % kSegmentGroups);
-      end_stores();
+      sync_warp();
       multiply_group();
     }
     end_segment(header);
@@ -379,7 +379,7 @@ void multiply(Work work, uint64_t next_weights) {
 #include "write_vec4.glsl"
 
 void store_results() {
-  subgroupBarrier();
+  sync_warp();
   [[unroll]] for (int t = 0; t < 2 * kTiles; ++t) {
     int to = stage_begin() + t / 2 * kTile * kResultStride + t % 2 * (kTile / 4);
     coopMatStore(totals[t / 2][t % 2], stage, to, kResultStride, kRowMajor);
