@@ -40,6 +40,8 @@ struct KernelLimits {
   int64_t max_moe_down_elems = std::numeric_limits<int64_t>::max();  // inputs of all down projections of a token
   bool adds_after_combine = false;                                   // moe_combine supports an add as epilogue
   bool can_join_router = false;                                      // a gate's gemv can run a later router too
+  // The gated delta rule.
+  int max_delta_norm_tokens = 0;  // steps of up to this many tokens: it slices and norms a convolution's result itself
   // Norms.
   int64_t max_residual_elems = 0;  // row length for norm + residual add in one kernel; 0: no such kernel
 };

@@ -109,4 +109,14 @@ Match match_delta_decode(const Matcher& m, const Node& delta) {
   return FusedCall{call, std::move(nodes), m.uses.index_of(delta)};
 }
 
+// The same without the convolution.
+Match match_delta_norms(const Matcher& m, const Node& delta) {
+  Match match = match_delta_decode(m, delta);
+  if (!match) return {};
+  const DeltaDecodeCall call = std::get<DeltaDecodeCall>(match->kind);
+  std::erase(match->nodes, call.conv);
+  match->kind = DeltaNetCall{&delta, call.conv, call.q_norm};
+  return match;
+}
+
 }  // namespace zinc::gpu

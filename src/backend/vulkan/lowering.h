@@ -159,7 +159,8 @@ class Lowering final : public gpu::StepLowering<Lowering, ShaderKernels> {
   shader::ConvParams conv_params(const Node& n) const;
   shader::DeltaParams delta_params(const Node& n) const;
   Status lower_delta_chunks(shader::DeltaChunksParams& params, const Accesses& accesses);
-  Status lower_delta_tokens(shader::DeltaChunksParams& params, DeltaTokens part, const Accesses& accesses);
+  Status lower_delta_tokens(shader::DeltaChunksParams& params, DeltaTokens part, const Accesses& accesses,
+                            bool has_norms = false);
   int64_t max_active_seqs() const { return std::min(workspace_.max_seqs(), sizes_.max_tokens); }
   int n_head_segments(const Node& attention) const;
 

@@ -199,17 +199,20 @@ shader::ConvParams Lowering::conv_params(const Node& n) const {
 
 Status Lowering::lower(const gpu::ShortConvCall& call) {
   const Node& n = *call.node;
-  const shader::ConvParams params = conv_params(n);
-  if (Status s = check_conv(params); !s.ok()) return s;
-  return emit({"short_conv", {}}, params,
-              {ceil_div(params.n_channels, kThreads), max_active_seqs(), ceil_div(sizes_.max_tokens, kConvTokens)},
-              {{range_of(n.in[0])}, {range_of(n.out[0]), {params.states, 1}}});
+  const shader::ShortConvParams params{.sync = {}, .conv = conv_params(n)};
+  const shader::ConvParams& conv = params.conv;
+  if (Status s = check_conv(conv); !s.ok()) return s;
+  return emit(with_counter_sync({"short_conv", {}}), params,
+              {ceil_div(conv.n_channels, kThreads), max_active_seqs(), ceil_div(sizes_.max_tokens, kConvTokens)},
+              {{range_of(n.in[0])}, {range_of(n.out[0]), {conv.states, 1}}});
 }
 
 shader::DeltaParams Lowering::delta_params(const Node& n) const {
   shader::DeltaParams params{};
   params.slot_bytes = cache_.state_bytes();
   fill_delta(n, params);
+  params.key_stride = params.k_heads * params.k_dim;
+  params.value_stride = params.v_heads * params.v_dim;
   return params;
 }
 
@@ -226,21 +229,36 @@ int state_rows_per_thread(const shader::DeltaParams& delta) {  // per thread
 // Whole chunks by the chunked scan, tokens before and after them one by one; short steps token by token only.
 Status Lowering::lower(const gpu::DeltaNetCall& call) {
   const Node& n = *call.node;
-  shader::DeltaChunksParams params{.delta = delta_params(n), .prepared = 0, .part = kBeforeChunks, .unused = 0};
+  shader::DeltaChunksParams params{
+      .sync = {}, .delta = delta_params(n), .prepared = 0, .part = kBeforeChunks, .unused = 0};
   if (Status s = check_delta(params.delta); !s.ok()) return s;
-  const Accesses accesses{
-      {range_of(n.in[0]), range_of(n.in[1]), range_of(n.in[2]), range_of(n.in[3]), range_of(n.in[4])},
-      {range_of(n.out[0]), {params.delta.states, 1}}};
+  Accesses accesses{{range_of(n.in[3]), range_of(n.in[4])}, {range_of(n.out[0]), {params.delta.states, 1}}};
+  if (call.conv) {  // rows of q, k and v
+    shader::DeltaParams& delta = params.delta;
+    const Value rows = call.conv->out[0];
+    const size_t key_bytes = static_cast<size_t>(delta.key_stride) * sizeof(float);
+    delta.q = workspace_.address(rows);
+    delta.k = delta.q + key_bytes;
+    delta.v = delta.k + key_bytes;
+    delta.key_stride = delta.value_stride = static_cast<int>(width(rows));
+    delta.norm_eps = call.q_norm->as<NormParams>().eps;
+    accesses.reads.push_back(range_of(rows));
+    return lower_delta_tokens(params, kBeforeChunks, accesses, /*has_norms=*/true);
+  }
+  accesses.reads.insert(accesses.reads.end(), {range_of(n.in[0]), range_of(n.in[1]), range_of(n.in[2])});
   const bool has_chunks =
       sizes_.max_tokens >= kDeltaChunk && std::max(params.delta.k_dim, params.delta.v_dim) <= kMaxDeltaDim;
   return has_chunks ? lower_delta_chunks(params, accesses) : lower_delta_tokens(params, kBeforeChunks, accesses);
 }
 
-Status Lowering::lower_delta_tokens(shader::DeltaChunksParams& params, DeltaTokens part, const Accesses& accesses) {
+Status Lowering::lower_delta_tokens(shader::DeltaChunksParams& params, DeltaTokens part, const Accesses& accesses,
+                                    bool has_norms) {
   params.part = part;
   const shader::DeltaParams& delta = params.delta;
-  return emit({"delta_recurrent", {{kSpecDeltaStateRows, state_rows_per_thread(delta)}}}, params,
-              {ceil_div(delta.v_dim, 32), delta.v_heads, max_active_seqs()}, accesses);
+  return emit(
+      with_counter_sync({"delta_recurrent",
+                         {{kSpecDeltaStateRows, state_rows_per_thread(delta)}, {kSpecDeltaNorms, has_norms ? 1 : 0}}}),
+      params, {ceil_div(delta.v_dim, 32), delta.v_heads, max_active_seqs()}, accesses);
 }
 
 Status Lowering::lower_delta_chunks(shader::DeltaChunksParams& params, const Accesses& accesses) {

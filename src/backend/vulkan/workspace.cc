@@ -33,7 +33,8 @@ gpu::KernelLimits kernel_limits(const Capabilities& device) {
           .max_experts_used = kMaxMoeDownExperts,
           .max_experts = kMaxExperts,
           .max_moe_down_elems = kMaxQuantizedInputs,
-          .adds_after_combine = true};
+          .adds_after_combine = true,
+          .max_delta_norm_tokens = kDeltaChunk - 1};  // larger steps have chunks, whose kernels read normed heads
 }
 
 // (cos, sin) of n multiples of `step` positions.
