@@ -74,7 +74,8 @@ Status Lowering::emit_attention(const Node& n, shader::AttentionParams& params, 
   params.n_rows = n_rows(n.in[0]);
   params.partial = workspace_.attention_partial().address();
   params.done_counters = workspace_.attention_done_counters().address();
-  const bool is_split = sizes_.max_tokens <= kMaxSplitTokens, has_units = !workspace_.layout().attention.empty();
+  const bool has_units = !workspace_.layout().attention.empty();
+  const bool is_split = sizes_.max_tokens <= kMaxSplitTokens && !has_units;
   if (has_units) {
     const gpu::UploadLayout::GroupUnits& group = workspace_.layout().attention[static_cast<size_t>(kv.group)];
     params.units = static_cast<int>(group.units);

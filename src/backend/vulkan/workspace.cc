@@ -86,10 +86,9 @@ Result<std::unique_ptr<Workspace>> Workspace::allocate(const Graph& graph, const
                                                        const Capabilities& capabilities, const Bucket& bucket) {
   const bool has_matrix_experts = vulkan::has_matrix_experts(graph, weights, capabilities);
   const int matrix_rows = uses_gemm_small(bucket.max_tokens, /*is_expert=*/true) ? kSmallTileRows : kMatrixExpertRows;
-  // Fewer tokens have a grid of KV splits; in larger steps most tokens are those of prompts.
+  // Few tokens of one sequence have a grid of KV splits; in larger steps most tokens are those of prompts.
   constexpr int kMaxUnitTokens = 256;
-  const bool has_units =
-      bucket.max_seqs > 1 && bucket.max_tokens > kMaxSplitTokens && bucket.max_tokens <= kMaxUnitTokens;
+  const bool has_units = bucket.max_seqs > 1 && bucket.max_tokens <= kMaxUnitTokens;
   const gpu::WorkspaceOptions options{
       .kernels = kernel_limits(capabilities),
       .upload = {.has_logit_rows = true, .attention_blocks = has_units ? 2 * multiprocessors_of(capabilities) : 0},

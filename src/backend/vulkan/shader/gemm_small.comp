@@ -162,7 +162,8 @@ void begin_x(Work work) {
 // Between stores to the warp's shared memory and loads from it. Unlike subgroupBarrier() it does not order global loads, which
 // stay in flight.
 void sync_warp() {
-  controlBarrier(gl_ScopeSubgroup, gl_ScopeSubgroup, gl_StorageSemanticsShared, gl_SemanticsAcquireRelease);
+  const int kSemantics = gl_SemanticsAcquireRelease | gl_SemanticsMakeAvailable | gl_SemanticsMakeVisible;
+  controlBarrier(gl_ScopeSubgroup, gl_ScopeSubgroup, gl_StorageSemanticsShared, kSemantics);
 }
 
 void store_x(int g) {
