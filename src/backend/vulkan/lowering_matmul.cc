@@ -150,9 +150,9 @@ Status Lowering::lower(const gpu::MatmulCall& call) {
   }
   const Size grid{n_output_tiles, n_tiles};
   if (sizes_.max_tokens == 1) return emit(with_warm_up(shape.key, grid.x * grid.y), params, grid, accesses);
-  // Several quantized rows are read through a cache, and so are sorted pairs.
+  // Quantized rows are read through a cache, segment by segment, and so are sorted pairs.
   const bool has_sorted_pairs = call.has_experts() && x_rows > kMaxSplitTokens;
-  const bool can_wait = !has_sorted_pairs && (shape.rows == 1 || matrix.format->q8_block == 0);
+  const bool can_wait = !has_sorted_pairs && (stages_row(call) || matrix.format->q8_block == 0);
   return emit(with_counter_sync(shape.key, can_wait ? kWaitsAndSignals : kSignals), params, grid, accesses);
 }
 

@@ -23,23 +23,18 @@ void stage_vec8(Vec8 x, int s, int n_segments) {
   }
 }
 
-// Without a barrier before. Several rows are read again and again, from a cache.
-const bool kIsXCoherent = kCounterSync == kWaitsAndSignals;
-
 ivec4 x_quad(int m, int s, int i) {
   if (kStagesRow != 0) return ivec4(x_quants[s * 32 + 2 * i], x_quants[s * 32 + 2 * i + 1]);
-  uint64_t segment = p.q8.q + uint64_t(x_rows[m]) * uint64_t(p.q8.stride) + uint64_t(s * kSegmentElems);
-  return ivec4(kIsXCoherent ? CoherentWordQuads(segment).data[i] : Quads(segment).data[i]);
+  return ivec4(Quads(p.q8.q + uint64_t(x_rows[m]) * uint64_t(p.q8.stride) + uint64_t(s * kSegmentElems)).data[i]);
 }
 float x_scale(int m, int s, int g) {
   if (kStagesRow != 0) return x_scales[s * kSegmentGroups + g];
-  int index = Q8_BLOCK == 32 ? x_rows[m] * (p.q8.stride / 32) + s * kSegmentGroups + g : x_rows[m] * (p.q8.stride / kSegmentElems) + s;
-  return kIsXCoherent ? CoherentFloats(p.q8.scale).data[index] : Floats(p.q8.scale).data[index];
+  if (Q8_BLOCK == 32) return Floats(p.q8.scale).data[x_rows[m] * (p.q8.stride / 32) + s * kSegmentGroups + g];
+  return Floats(p.q8.scale).data[x_rows[m] * (p.q8.stride / kSegmentElems) + s];
 }
 int x_sum(int m, int s, int g) {
   if (kStagesRow != 0) return x_sums[s * kSegmentGroups + g];
-  int index = x_rows[m] * (p.q8.stride / 32) + s * kSegmentGroups + g;
-  return kIsXCoherent ? CoherentInts(p.q8.sum).data[index] : Ints(p.q8.sum).data[index];
+  return Ints(p.q8.sum).data[x_rows[m] * (p.q8.stride / 32) + s * kSegmentGroups + g];
 }
 
 int dot_16(int a, int b, int c, int d, ivec4 x) {
