@@ -73,6 +73,8 @@ class Device {
   // Device memory is zeroed. An error says for `what` the memory was.
   virtual Result<Buffer> allocate(size_t n_bytes, std::string_view what, Memory kind) = 0;
   Result<Buffer> allocate(size_t n_bytes, std::string_view what) { return allocate(n_bytes, what, Memory::device); }
+  // Memory that no other workspace of the plan shares (plan_memory.h).
+  virtual Result<Buffer> allocate_unshared(size_t n_bytes, std::string_view what) { return allocate(n_bytes, what); }
   // Complete on return; ordered after all work queued before.
   virtual Status write(const Buffer& to, size_t offset, std::span<const std::byte> from) = 0;
   virtual Status read(const Buffer& from, size_t offset, std::span<std::byte> to) = 0;

@@ -46,6 +46,7 @@ struct KernelLimits {
   bool can_join_router = false;  // a gate's gemv can run a later router too
   // Recurrent layers.
   bool has_delta_layers = false;  // steps of several rows: gated delta rule layers from convolution to gated norm
+  int max_delta_norm_tokens = 0;  // steps of up to this many tokens: it slices and norms a convolution's result itself
   // Norms.
   int64_t max_residual_elems = 0;     // row length for norm + residual add in one kernel; 0: no such kernel
   bool norms_after_residual = false;  // larger steps: it takes the norm before the next matmuls too

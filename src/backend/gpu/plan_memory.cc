@@ -19,6 +19,12 @@ Result<Buffer> SharedWorkspaceMemory::allocate(size_t n_bytes, std::string_view 
   return fits->share(n_bytes);
 }
 
+Result<Buffer> SharedWorkspaceMemory::allocate_unshared(size_t n_bytes, std::string_view what) {
+  if (n_bytes == 0) return Buffer();
+  if (device_.is_on_device(Memory::device)) device_bytes_ += n_bytes;
+  return device_.allocate_unshared(n_bytes, what);
+}
+
 bool SharedWorkspaceMemory::needs_write(const Buffer& buffer) const {
   return device_.needs_write(buffer) && std::ranges::find(new_buffers_, buffer.address()) != new_buffers_.end();
 }

@@ -26,6 +26,7 @@ class SharedWorkspaceMemory final : public Device {
 
   using Device::allocate;
   Result<Buffer> allocate(size_t n_bytes, std::string_view what, Memory kind) override;
+  Result<Buffer> allocate_unshared(size_t n_bytes, std::string_view what) override;
   Status write(const Buffer& to, size_t offset, std::span<const std::byte> from) override {
     return device_.write(to, offset, from);
   }

@@ -8,7 +8,6 @@ namespace zinc::vulkan {
 namespace {
 
 constexpr int64_t kMaxGrid = 65535;
-constexpr std::pair<SpecConstant, int> kSignalsDone{kSpecCounterSync, 1};
 
 bool overlap(const MemoryRange& a, const MemoryRange& b) {
   return a.begin < b.begin + b.n_bytes && b.begin < a.begin + a.n_bytes;
@@ -68,7 +67,8 @@ Status Lowering::add(KernelKey key, std::span<const std::byte> params, const Siz
                 "{}: a step of {} tokens is too large for kernel {} ({} x {} x {} workgroups); use a smaller batch",
                 device_.name, sizes_.max_tokens, key.module, grid.x, grid.y, grid.z);
   }
-  const bool signals_done = !key.constants.empty() && key.constants.back() == kSignalsDone;
+  const bool signals_done = !key.constants.empty() && key.constants.back().first == kSpecCounterSync;
+  const bool can_wait = signals_done && key.constants.back().second == kWaitsAndSignals;
   if (n_arrivals == 0) n_arrivals = grid.x * grid.y * grid.z;
   const size_t alignment = device_.uniform_alignment;
   const size_t offset = (program_.params.size() + alignment - 1) / alignment * alignment;
@@ -81,24 +81,27 @@ Status Lowering::add(KernelKey key, std::span<const std::byte> params, const Siz
        .reads = accesses.reads,
        .writes = accesses.writes,
        .n_arrivals = signals_done ? static_cast<int>(n_arrivals) : 0,
+       .can_wait = can_wait,
        .call = current_});
   return ok_status();
 }
 
-// Specializes a kernel for counter-based synchronization, where the device starts workgroups in order. The warm-up pass
-// is used if all workgroups can start while the previous dispatch batch still runs: at most one per multiprocessor.
-KernelKey Lowering::with_counter_sync(KernelKey key, int64_t n_workgroups) const {
+KernelKey Lowering::with_counter_sync(KernelKey key, CounterMode mode) const {
+  if (workspace_.sync_counters().size() > 0 && starts_in_order_) key.constants.emplace_back(kSpecCounterSync, mode);
+  return key;
+}
+
+KernelKey Lowering::with_warm_up(KernelKey key, int64_t n_workgroups) const {
   if (workspace_.sync_counters().size() == 0 || !starts_in_order_) return key;
   key.constants.emplace_back(kSpecWarmUp, n_workgroups <= multiprocessors_of(device_) ? 1 : 0);
-  key.constants.push_back(kSignalsDone);
-  return key;
+  return with_counter_sync(std::move(key));
 }
 
 void replace_barriers_by_counters(Program& program, const Buffer& counters) {
   if (counters.size() == 0) return;
   struct DispatchBatch {
     size_t begin, end;
-    bool can_signal = true;
+    bool can_signal = true, can_wait = true;
     int n_arrivals = 0;
   };
   std::vector<DispatchBatch> batches;
@@ -108,13 +111,14 @@ void replace_barriers_by_counters(Program& program, const Buffer& counters) {
     DispatchBatch& batch = batches.back();
     batch.end = i + 1;
     batch.can_signal = batch.can_signal && dispatches[i].n_arrivals > 0;
+    batch.can_wait = batch.can_wait && dispatches[i].can_wait;
     batch.n_arrivals += dispatches[i].n_arrivals;
   }
   ZINC_CHECK(batches.size() * kCounterBytes <= counters.size());
   const auto counter = [&](size_t b) { return counters.address() + b * kCounterBytes; };
   for (size_t b = 0; b < batches.size(); ++b) {
     CounterSync sync{0, counter(b), 0, 0};
-    if (b > 0 && batches[b].can_signal && batches[b - 1].can_signal) {
+    if (b > 0 && batches[b].can_wait && batches[b - 1].can_signal) {
       sync.producer_counter = counter(b - 1);
       sync.n_producers = batches[b - 1].n_arrivals;
       dispatches[batches[b].begin].needs_barrier = false;
@@ -128,7 +132,7 @@ void replace_barriers_by_counters(Program& program, const Buffer& counters) {
 
 Result<Program> Lowering::run() {
   if (Status s = lower_calls(); !s.ok()) return s.error();
-  if (workspace_.sync_counters().size() == 0) order_by_depth(program_.dispatches);
+  if (sizes_.max_tokens > 1) order_by_depth(program_.dispatches);
   insert_barriers(program_.dispatches);
   replace_barriers_by_counters(program_, workspace_.sync_counters());
   return std::move(program_);
@@ -163,7 +167,7 @@ Status Lowering::emit_norm_mode(NormMode mode, shader::NormParams& params, int64
                                 const Accesses& accesses) {
   params.kind = mode;
   const bool is_short = params.width <= kSegmentElems;
-  return emit({"norm", {{kSpecNormWarpPerRow, is_short ? 1 : 0}}}, params,
+  return emit(with_counter_sync({"norm", {{kSpecNormWarpPerRow, is_short ? 1 : 0}}}), params,
               {is_short ? ceil_div(n_vectors, kWarps) : n_vectors}, accesses);
 }
 
@@ -187,7 +191,8 @@ Status Lowering::emit_copy(const gpu::RowCopy& copy, shader::CopyParams& params,
 
 Result<Program> Lowering::run_copy(Value v, CopyKind kind, int n_rows) {
   const int w = static_cast<int>(width(v));
-  const shader::CopyParams params{.from = workspace_.address(v),
+  const shader::CopyParams params{.sync = {},
+                                  .from = workspace_.address(v),
                                   .to = 0,
                                   .kind = kind,
                                   .n_rows = kind == kLogitsOut ? kLogitRows : kTokens,

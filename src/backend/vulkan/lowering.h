@@ -23,6 +23,7 @@ struct Dispatch {
   std::array<uint32_t, 3> grid = {1, 1, 1};
   std::vector<MemoryRange> reads, writes;
   int n_arrivals = 0;  // workgroups that signal completion to the next dispatches (shader/counter_sync.glsl); 0: none
+  bool can_wait = false;                 // for the counters of the dispatches before
   bool needs_barrier = false;            // before the dispatch
   const gpu::FusedCall* call = nullptr;  // of the step
 };
@@ -38,9 +39,9 @@ void order_by_depth(std::vector<Dispatch>& dispatches);
 // Puts a barrier before each dispatch that reads or writes what an earlier one since the last barrier wrote, or writes
 // what it read.
 void insert_barriers(std::span<Dispatch> dispatches);
-// Dispatches between two barriers are a batch. If all dispatches of two consecutive batches can count their workgroups,
-// the barrier between them is replaced: the second batch polls the first batch's counter. `counters`: kCounterBytes per
-// batch, which no other program uses; empty: no dispatch counts.
+// Dispatches between two barriers are a batch. If all dispatches of a batch count their workgroups and all of the next
+// one can wait for that, the barrier between them is replaced: the second batch polls the first batch's counter.
+// `counters`: kCounterBytes per batch, which no other program uses; empty: no dispatch counts.
 void replace_barriers_by_counters(Program& program, const Buffer& counters);
 
 struct AttentionSize {
@@ -115,16 +116,20 @@ class Lowering final : public gpu::StepLowering<Lowering, ShaderKernels> {
   }
   template <class Params>
   Status emit_threads(const char* kernel, const Params& params, int64_t n_threads, const Accesses& accesses) {
-    return emit({kernel, {}}, params, flat(n_threads), accesses);
+    return emit(with_counter_sync({kernel, {}}), params, flat(n_threads), accesses);
   }
   template <class Params>
   Status emit_warps(const char* kernel, const Params& params, int64_t n_warps, const Accesses& accesses) {
-    return emit({kernel, {}}, params, {ceil_div(n_warps, kWarps)}, accesses);
+    return emit(with_counter_sync({kernel, {}}), params, {ceil_div(n_warps, kWarps)}, accesses);
   }
   Status emit_norm(NormKind kind, shader::NormParams& params, int64_t n_vectors, const Accesses& accesses);
   Status emit_norm_mode(NormMode mode, shader::NormParams& params, int64_t n_vectors, const Accesses& accesses);
   Status emit_copy(const gpu::RowCopy& copy, shader::CopyParams& params, int64_t n_elems, const Accesses& accesses);
-  KernelKey with_counter_sync(KernelKey key, int64_t n_workgroups) const;
+  // Specializes a kernel for counter-based synchronization, where the device starts workgroups in order.
+  KernelKey with_counter_sync(KernelKey key, CounterMode mode = kWaitsAndSignals) const;
+  // And for a warm-up pass in decode, if all workgroups can start while the previous dispatch batch still runs: at most
+  // one per multiprocessor.
+  KernelKey with_warm_up(KernelKey key, int64_t n_workgroups) const;
 
   struct MatmulShape {
     KernelKey key;
@@ -155,7 +160,8 @@ class Lowering final : public gpu::StepLowering<Lowering, ShaderKernels> {
   shader::ConvParams conv_params(const Node& n) const;
   shader::DeltaParams delta_params(const Node& n) const;
   Status lower_delta_chunks(shader::DeltaChunksParams& params, const Accesses& accesses);
-  Status lower_delta_tokens(shader::DeltaChunksParams& params, DeltaTokens part, const Accesses& accesses);
+  Status lower_delta_tokens(shader::DeltaChunksParams& params, DeltaTokens part, const Accesses& accesses,
+                            bool has_norms = false);
   int64_t max_active_seqs() const { return std::min(workspace_.max_seqs(), sizes_.max_tokens); }
   int n_head_segments(const Node& attention) const;
 

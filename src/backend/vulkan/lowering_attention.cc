@@ -30,8 +30,9 @@ Status Lowering::lower_attention_inputs(const gpu::AttentionCall& call) {
   int64_t n_heads = 0;
   for (const HeadInput& part : params.parts) n_heads += part.n_heads;
   const int head_segments = n_head_segments(n);
-  return emit({fmt::format("qk_norm_rope.{}", cache_.kv_format().name),
-               {{kSpecHeadSegments, head_segments}, {kSpecHeadFloats, kWarps * head_segments * kSegmentElems}}},
+  return emit(with_counter_sync(
+                  {fmt::format("qk_norm_rope.{}", cache_.kv_format().name),
+                   {{kSpecHeadSegments, head_segments}, {kSpecHeadFloats, kWarps * head_segments * kSegmentElems}}}),
               params, {ceil_div(int64_t{sizes_.max_tokens} * n_heads, kWarps)}, accesses);
 }
 
@@ -73,7 +74,8 @@ Status Lowering::emit_attention(const Node& n, shader::AttentionParams& params, 
   params.n_rows = n_rows(n.in[0]);
   params.partial = workspace_.attention_partial().address();
   params.done_counters = workspace_.attention_done_counters().address();
-  const bool is_split = sizes_.max_tokens <= kMaxSplitTokens, has_units = !workspace_.layout().attention.empty();
+  const bool has_units = !workspace_.layout().attention.empty();
+  const bool is_split = sizes_.max_tokens <= kMaxSplitTokens && !has_units;
   if (has_units) {
     const gpu::UploadLayout::GroupUnits& group = workspace_.layout().attention[static_cast<size_t>(kv.group)];
     params.units = static_cast<int>(group.units);
@@ -103,10 +105,11 @@ Status Lowering::emit_attention(const Node& n, shader::AttentionParams& params, 
   const int64_t n_tiles = kv.kv_heads * ceil_div(heads_per_kv_head, params.heads_per_tile);
   const int64_t target_splits = std::max<int64_t>(1, tuning_of(device_).attention_workgroups / n_tiles);
   const int64_t n_splits = is_split ? std::min<int64_t>(target_splits, params.n_chunks) : 1;
+  const Size grid{n_tiles, params.max_units + ceil_div(sizes_.max_tokens, params.tokens_per_tile), n_splits};
+  if (!is_fused) return emit(with_counter_sync(shape.key, kSignals), params, grid, accesses);  // it reads new pages
   // A layer that shares another layer's KV cache reads pages written by another dispatch of the step: needs a barrier.
-  const bool uses_counter_sync = is_fused && params.parts[kKey].x != 0;
-  return emit(uses_counter_sync ? with_counter_sync(shape.key, n_tiles * n_splits) : shape.key, params,
-              {n_tiles, params.max_units + ceil_div(sizes_.max_tokens, params.tokens_per_tile), n_splits}, accesses,
+  const bool uses_counter_sync = params.parts[kKey].x != 0;
+  return emit(uses_counter_sync ? with_warm_up(shape.key, n_tiles * n_splits) : shape.key, params, grid, accesses,
               n_tiles);
 }
 
@@ -161,20 +164,22 @@ Route Lowering::route_of(const Node& n) const {
 
 Status Lowering::lower(const gpu::RouteCall& call) {
   const Node& n = *call.node;
-  const shader::RouteParams params{.route = route_of(n), .n_rows = n_rows(n.in[0])};
+  const shader::RouteParams params{.sync = {}, .route = route_of(n), .n_rows = n_rows(n.in[0])};
   const Route& route = params.route;
   if (route.n_experts > kMaxExperts || route.n_experts_used > kMaxExpertsUsed) {
     return fail(ErrorCode::unsupported, "{}: {} supports up to {} experts, {} per token; this model has {} and {}",
                 device_.name, op_name(n.op), kMaxExperts, kMaxExpertsUsed, route.n_experts, route.n_experts_used);
   }
-  if (Status s = emit({"moe_route", {{kSpecRouteCapacity, static_cast<int>(ceil_div(route.n_experts, 32) * 32)}}},
-                      params, {max_rows(n.in[0])}, {{range_of(n.in[0])}, {range_of(n.out[0]), range_of(n.out[1])}});
+  const int capacity = static_cast<int>(ceil_div(route.n_experts, 32) * 32);
+  if (Status s = emit(with_counter_sync({"moe_route", {{kSpecRouteCapacity, capacity}}}), params, {max_rows(n.in[0])},
+                      {{range_of(n.in[0])}, {range_of(n.out[0]), range_of(n.out[1])}});
       !s.ok()) {
     return s;
   }
   if (max_rows(n.in[0]) <= kMaxSplitTokens) return ok_status();
   const gpu::ExpertTiles tiles = workspace_.expert_tiles();
-  const shader::SortByExpertParams pairs{.ids = route.ids,
+  const shader::SortByExpertParams pairs{.sync = {},
+                                         .ids = route.ids,
                                          .sorted_pairs = tiles.sorted_pairs,
                                          .tiles = tiles.tiles,
                                          .n_tiles = tiles.n_tiles,
@@ -182,7 +187,8 @@ Status Lowering::lower(const gpu::RouteCall& call) {
                                          .n_experts_used = route.n_experts_used,
                                          .n_experts = route.n_experts,
                                          .tile_rows = workspace_.expert_tile_rows()};
-  return emit({"sort_by_expert", {}}, pairs, {1}, {{range_of(n.out[0])}, {{tiles.sorted_pairs, tiles.n_bytes}}});
+  return emit(with_counter_sync({"sort_by_expert", {}}), pairs, {1},
+              {{range_of(n.out[0])}, {{tiles.sorted_pairs, tiles.n_bytes}}});
 }
 
 shader::ConvParams Lowering::conv_params(const Node& n) const {
@@ -194,17 +200,20 @@ shader::ConvParams Lowering::conv_params(const Node& n) const {
 
 Status Lowering::lower(const gpu::ShortConvCall& call) {
   const Node& n = *call.node;
-  const shader::ConvParams params = conv_params(n);
-  if (Status s = check_conv(params); !s.ok()) return s;
-  return emit({"short_conv", {}}, params,
-              {ceil_div(params.n_channels, kThreads), max_active_seqs(), ceil_div(sizes_.max_tokens, kConvTokens)},
-              {{range_of(n.in[0])}, {range_of(n.out[0]), {params.states, 1}}});
+  const shader::ShortConvParams params{.sync = {}, .conv = conv_params(n)};
+  const shader::ConvParams& conv = params.conv;
+  if (Status s = check_conv(conv); !s.ok()) return s;
+  return emit(with_counter_sync({"short_conv", {}}), params,
+              {ceil_div(conv.n_channels, kThreads), max_active_seqs(), ceil_div(sizes_.max_tokens, kConvTokens)},
+              {{range_of(n.in[0])}, {range_of(n.out[0]), {conv.states, 1}}});
 }
 
 shader::DeltaParams Lowering::delta_params(const Node& n) const {
   shader::DeltaParams params{};
   params.slot_bytes = cache_.state_bytes();
   fill_delta(n, params);
+  params.key_stride = params.k_heads * params.k_dim;
+  params.value_stride = params.v_heads * params.v_dim;
   return params;
 }
 
@@ -221,21 +230,36 @@ int state_rows_per_thread(const shader::DeltaParams& delta) {  // per thread
 // Whole chunks by the chunked scan, tokens before and after them one by one; short steps token by token only.
 Status Lowering::lower(const gpu::DeltaNetCall& call) {
   const Node& n = *call.node;
-  shader::DeltaChunksParams params{.delta = delta_params(n), .prepared = 0, .part = kBeforeChunks, .unused = 0};
+  shader::DeltaChunksParams params{
+      .sync = {}, .delta = delta_params(n), .prepared = 0, .part = kBeforeChunks, .unused = 0};
   if (Status s = check_delta(params.delta); !s.ok()) return s;
-  const Accesses accesses{
-      {range_of(n.in[0]), range_of(n.in[1]), range_of(n.in[2]), range_of(n.in[3]), range_of(n.in[4])},
-      {range_of(n.out[0]), {params.delta.states, 1}}};
+  Accesses accesses{{range_of(n.in[3]), range_of(n.in[4])}, {range_of(n.out[0]), {params.delta.states, 1}}};
+  if (call.conv) {  // rows of q, k and v
+    shader::DeltaParams& delta = params.delta;
+    const Value rows = call.conv->out[0];
+    const size_t key_bytes = static_cast<size_t>(delta.key_stride) * sizeof(float);
+    delta.q = workspace_.address(rows);
+    delta.k = delta.q + key_bytes;
+    delta.v = delta.k + key_bytes;
+    delta.key_stride = delta.value_stride = static_cast<int>(width(rows));
+    delta.norm_eps = call.q_norm->as<NormParams>().eps;
+    accesses.reads.push_back(range_of(rows));
+    return lower_delta_tokens(params, kBeforeChunks, accesses, /*has_norms=*/true);
+  }
+  accesses.reads.insert(accesses.reads.end(), {range_of(n.in[0]), range_of(n.in[1]), range_of(n.in[2])});
   const bool has_chunks =
       sizes_.max_tokens >= kDeltaChunk && std::max(params.delta.k_dim, params.delta.v_dim) <= kMaxDeltaDim;
   return has_chunks ? lower_delta_chunks(params, accesses) : lower_delta_tokens(params, kBeforeChunks, accesses);
 }
 
-Status Lowering::lower_delta_tokens(shader::DeltaChunksParams& params, DeltaTokens part, const Accesses& accesses) {
+Status Lowering::lower_delta_tokens(shader::DeltaChunksParams& params, DeltaTokens part, const Accesses& accesses,
+                                    bool has_norms) {
   params.part = part;
   const shader::DeltaParams& delta = params.delta;
-  return emit({"delta_recurrent", {{kSpecDeltaStateRows, state_rows_per_thread(delta)}}}, params,
-              {ceil_div(delta.v_dim, 32), delta.v_heads, max_active_seqs()}, accesses);
+  return emit(
+      with_counter_sync({"delta_recurrent",
+                         {{kSpecDeltaStateRows, state_rows_per_thread(delta)}, {kSpecDeltaNorms, has_norms ? 1 : 0}}}),
+      params, {ceil_div(delta.v_dim, 32), delta.v_heads, max_active_seqs()}, accesses);
 }
 
 Status Lowering::lower_delta_chunks(shader::DeltaChunksParams& params, const Accesses& accesses) {
@@ -267,10 +291,10 @@ Status Lowering::lower(const gpu::DeltaDecodeCall& call) {
   if (Status s = check_conv(params.conv); !s.ok()) return s;
   if (Status s = check_delta(params.delta); !s.ok()) return s;
   const Size grid{ceil_div(params.delta.v_dim, 32), params.delta.v_heads};
-  return emit(with_counter_sync({"delta_decode",
-                                 {{kSpecDeltaStateRows, state_rows_per_thread(params.delta)},
-                                  {kSpecDeltaDecodeTaps, params.conv.n_taps}}},
-                                grid.x * grid.y),
+  return emit(with_warm_up({"delta_decode",
+                            {{kSpecDeltaStateRows, state_rows_per_thread(params.delta)},
+                             {kSpecDeltaDecodeTaps, params.conv.n_taps}}},
+                           grid.x * grid.y),
               params, grid,
               {{range_of(conv.in[0]), range_of(delta.in[3]), range_of(delta.in[4])},
                {range_of(delta.out[0]), {params.delta.states, 1}, {params.conv.states, 1}}});

@@ -146,9 +146,14 @@ Status Lowering::lower(const gpu::MatmulCall& call) {
   }
   if (shape.is_item_list) {  // as many workgroups as run at once
     const int64_t n_workgroups = int64_t{multiprocessors_of(device_)} * tuning_of(device_).small_gemm_workgroups;
-    return emit(shape.key, params, {std::min(n_output_tiles * n_tiles, n_workgroups)}, accesses);
+    return emit(with_counter_sync(shape.key), params, {std::min(n_output_tiles * n_tiles, n_workgroups)}, accesses);
   }
-  return emit(with_counter_sync(shape.key, n_output_tiles * n_tiles), params, {n_output_tiles, n_tiles}, accesses);
+  const Size grid{n_output_tiles, n_tiles};
+  if (sizes_.max_tokens == 1) return emit(with_warm_up(shape.key, grid.x * grid.y), params, grid, accesses);
+  // Quantized rows are read through a cache, segment by segment, and so are sorted pairs.
+  const bool has_sorted_pairs = call.has_experts() && x_rows > kMaxSplitTokens;
+  const bool can_wait = !has_sorted_pairs && (stages_row(call) || matrix.format->q8_block == 0);
+  return emit(with_counter_sync(shape.key, can_wait ? kWaitsAndSignals : kSignals), params, grid, accesses);
 }
 
 // Down projections of the experts, weighted sum, shared expert and residual in one dispatch.
@@ -180,15 +185,15 @@ Status Lowering::lower(const gpu::MoeDownCall& call) {
   const int n_expert_segments = (params.n_experts_used + (call.shared ? 1 : 0)) * matrix.n_segments;
   const int quads = n_expert_segments * kSegmentElems / 16;
   const int64_t n_workgroups = ceil_div(matrix.n_out, kPanelRows);
-  return emit(with_counter_sync({"moe_down." + std::string(matrix.format->name),
-                                 {{kSpecMoeDownSegments, n_expert_segments},
-                                  {kSpecMatmulStagesRow, 1},
-                                  {kSpecMatmulRowQuads, quads},
-                                  {kSpecMatmulExpertMode, kPairPerTile},
-                                  {kSpecRouteCapacity, 1},
-                                  {kSpecMoeDownPrefetch, tuning_of(device_).moe_down_prefetch},
-                                  {kSpecUnalignedRows, matrix.n_in % 4 == 0 ? 0 : 1}}},
-                                n_workgroups),
+  return emit(with_warm_up({"moe_down." + std::string(matrix.format->name),
+                            {{kSpecMoeDownSegments, n_expert_segments},
+                             {kSpecMatmulStagesRow, 1},
+                             {kSpecMatmulRowQuads, quads},
+                             {kSpecMatmulExpertMode, kPairPerTile},
+                             {kSpecRouteCapacity, 1},
+                             {kSpecMoeDownPrefetch, tuning_of(device_).moe_down_prefetch},
+                             {kSpecUnalignedRows, matrix.n_in % 4 == 0 ? 0 : 1}}},
+                           n_workgroups),
               params, {n_workgroups}, accesses);
 }
 

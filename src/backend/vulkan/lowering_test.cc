@@ -63,15 +63,17 @@ TEST(VulkanBarriers, are_fewer_if_dispatches_are_ordered_by_depth) {
 }
 
 // Three batches of one, two and one dispatches.
-Program chain(int arrivals_of_last) {
+Program chain(int arrivals_of_last, bool last_can_wait) {
   Program program;
   for (const int n_arrivals : {4, 2, 3, arrivals_of_last}) {
     Dispatch d;
     d.params_offset = static_cast<uint32_t>(program.params.size());
     d.n_arrivals = n_arrivals;
+    d.can_wait = true;
     program.dispatches.push_back(d);
     program.params.resize(program.params.size() + 64);
   }
+  program.dispatches[3].can_wait = last_can_wait;
   program.dispatches[1].needs_barrier = program.dispatches[3].needs_barrier = true;
   return program;
 }
@@ -86,7 +88,7 @@ CounterSync sync_of(const Program& program, size_t i) {
 }
 
 TEST(VulkanCounters, replace_barriers_between_batches_that_all_count_their_workgroups) {
-  Program program = chain(1);
+  Program program = chain(1, true);
   replace_barriers_by_counters(program, counters());
   EXPECT_EQ(barriers_of(program.dispatches), (std::vector<bool>{false, false, false, false}));
   EXPECT_EQ(sync_of(program, 0).producer_counter, 0u);
@@ -97,15 +99,23 @@ TEST(VulkanCounters, replace_barriers_between_batches_that_all_count_their_workg
 }
 
 TEST(VulkanCounters, keep_the_barrier_before_a_dispatch_that_cannot_wait) {
-  Program program = chain(0);
+  Program program = chain(0, false);
   replace_barriers_by_counters(program, counters());
   EXPECT_EQ(barriers_of(program.dispatches), (std::vector<bool>{false, false, false, true}));
   EXPECT_EQ(sync_of(program, 3).own_counter, 0u) << "its parameters have no CounterSync";
 }
 
+TEST(VulkanCounters, keep_the_barrier_before_a_dispatch_that_only_signals) {
+  Program program = chain(7, false);
+  replace_barriers_by_counters(program, counters());
+  EXPECT_EQ(barriers_of(program.dispatches), (std::vector<bool>{false, false, false, true}));
+  EXPECT_EQ(sync_of(program, 3).n_producers, 0);
+  EXPECT_EQ(sync_of(program, 3).own_counter, kCounters + 2 * kCounterBytes);
+}
+
 // The step classes of a plan share their workspaces' memory. A counter's expected value is the number of steps of its
 // class, so two classes that count in the same memory would wait for each other's workgroups.
-TEST(VulkanCounters, belong_to_the_only_class_of_one_token) {
+TEST(VulkanCounters, of_two_step_classes_are_in_different_memory) {
   WeightSet set;
   set.add("table", {64, 64}, k_f16);
   GraphBuilder g("counters", set.source());
@@ -116,7 +126,7 @@ TEST(VulkanCounters, belong_to_the_only_class_of_one_token) {
   Capabilities nvidia;
   nvidia.vendor_id = 0x10DE;
   for (const int max_seqs : {1, 2, 16}) {
-    const Bucket bucket{.max_tokens = 64, .max_seqs = max_seqs, .max_outputs = 16};
+    const Bucket bucket{.max_tokens = 128, .max_seqs = max_seqs, .max_outputs = 16};
     const auto memory = std::move(
         gpu::PlanMemory::allocate(
             graph, bucket, layout->device,
@@ -125,17 +135,20 @@ TEST(VulkanCounters, belong_to_the_only_class_of_one_token) {
               return std::unique_ptr<gpu::Workspace>(std::move(workspace));
             })
             .value());
-    int n_counting = 0;
+    std::vector<MemoryRange> counters;
     for (size_t i = 0; i < memory->classes().size(); ++i) {
       const auto& workspace = static_cast<const Workspace&>(memory->workspace(i));
       const Program program = std::move(
           Lowering(graph, *layout->weights, *layout->cache, nvidia, /*starts_in_order=*/true, workspace).run().value());
       const bool counts = std::ranges::any_of(program.dispatches, [](const Dispatch& d) { return d.n_arrivals > 0; });
-      EXPECT_EQ(counts, memory->classes()[i].max_tokens == 1) << "class " << i;
+      EXPECT_EQ(counts, memory->classes()[i].max_tokens <= kMaxSmallRows) << "class " << i;
       EXPECT_EQ(workspace.sync_counters().size() > 0, counts) << "class " << i;
-      n_counting += counts ? 1 : 0;
+      if (counts) counters.push_back({workspace.sync_counters().address(), workspace.sync_counters().size()});
     }
-    EXPECT_EQ(n_counting, 1) << max_seqs << " sequences";
+    std::ranges::sort(counters, {}, &MemoryRange::begin);
+    for (size_t i = 1; i < counters.size(); ++i) {
+      EXPECT_LE(counters[i - 1].begin + counters[i - 1].n_bytes, counters[i].begin) << max_seqs << " sequences";
+    }
   }
 }
 

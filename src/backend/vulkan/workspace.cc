@@ -33,7 +33,8 @@ gpu::KernelLimits kernel_limits(const Capabilities& device) {
           .max_experts_used = kMaxMoeDownExperts,
           .max_experts = kMaxExperts,
           .max_moe_down_elems = kMaxQuantizedInputs,
-          .adds_after_combine = true};
+          .adds_after_combine = true,
+          .max_delta_norm_tokens = kDeltaChunk - 1};  // larger steps have chunks, whose kernels read normed heads
 }
 
 // (cos, sin) of n multiples of `step` positions.
@@ -85,10 +86,9 @@ Result<std::unique_ptr<Workspace>> Workspace::allocate(const Graph& graph, const
                                                        const Capabilities& capabilities, const Bucket& bucket) {
   const bool has_matrix_experts = vulkan::has_matrix_experts(graph, weights, capabilities);
   const int matrix_rows = uses_gemm_small(bucket.max_tokens, /*is_expert=*/true) ? kSmallTileRows : kMatrixExpertRows;
-  // Fewer tokens have a grid of KV splits; in larger steps most tokens are those of prompts.
+  // Few tokens of one sequence have a grid of KV splits; in larger steps most tokens are those of prompts.
   constexpr int kMaxUnitTokens = 256;
-  const bool has_units =
-      bucket.max_seqs > 1 && bucket.max_tokens > kMaxSplitTokens && bucket.max_tokens <= kMaxUnitTokens;
+  const bool has_units = bucket.max_seqs > 1 && bucket.max_tokens <= kMaxUnitTokens;
   const gpu::WorkspaceOptions options{
       .kernels = kernel_limits(capabilities),
       .upload = {.has_logit_rows = true, .attention_blocks = has_units ? 2 * multiprocessors_of(capabilities) : 0},
@@ -98,13 +98,10 @@ Result<std::unique_ptr<Workspace>> Workspace::allocate(const Graph& graph, const
   std::unique_ptr<Workspace> workspace(new Workspace(graph, weights, cache, bucket, options));
   workspace->has_matrix_experts_ = has_matrix_experts;
   if (Status s = workspace->allocate_buffers(device); !s.ok()) return s.error();
-  // For steps of one token only, of which a plan has one class: counters are never reset, so a second class would have
-  // to count in the same steps.
-  const size_t counter_bytes = bucket.max_tokens == 1 ? 4 * graph.nodes().size() * kCounterBytes : 0;
-  if (Status s = allocate_buffer(device, workspace->sync_counters_, counter_bytes, "synchronization counters");
-      !s.ok()) {
-    return s.error();
-  }
+  // Unshared, because counters are never reset: two classes would have to count in the same steps.
+  const size_t counter_bytes = bucket.max_tokens <= kMaxSmallRows ? 4 * graph.nodes().size() * kCounterBytes : 0;
+  ZINC_TRY(counters, device.allocate_unshared(counter_bytes, "synchronization counters"));
+  workspace->sync_counters_ = std::move(counters);
   if (Status s = workspace->make_rope_buffers(device); !s.ok()) return s.error();
   return workspace;
 }

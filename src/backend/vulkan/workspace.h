@@ -46,7 +46,7 @@ class Workspace final : public gpu::Workspace {
   const RopeBuffers& rope_buffers(const Node& rope) const { return rope_buffers_[rope_index(rope)]; }
   // All experts are multiplied on cooperative matrices.
   bool has_matrix_experts() const { return has_matrix_experts_; }
-  // kCounterBytes per dispatch batch; empty: steps of several tokens, which use barriers.
+  // kCounterBytes per dispatch batch; empty: steps of many tokens, which use barriers.
   const Buffer& sync_counters() const { return sync_counters_; }
 
  private:

@@ -22,6 +22,7 @@ struct HeadInput {
 namespace shader {
 
 struct QkNormRopeParams {
+  CounterSync sync;
   KvLayer kv;
   HeadInput parts[3];  // by QkvIndex
   uint64_t q_out;

@@ -18,16 +18,19 @@ struct Route {
 namespace shader {
 
 struct RouteParams {
+  CounterSync sync;
   Route route;
   int n_rows;
 };
 
 struct SortByExpertParams {
+  CounterSync sync;
   uint64_t ids, sorted_pairs, tiles, n_tiles;
   int n_rows, n_experts_used, n_experts, tile_rows;
 };
 
 struct CombineParams {
+  CounterSync sync;
   uint64_t x, weights, residual, out;
   int n_rows, n_experts_used, dim;
 };

@@ -19,14 +19,22 @@ struct ConvParams {
   int n_channels, n_taps;
 };
 
+struct ShortConvParams {
+  CounterSync sync;
+  ConvParams conv;
+};
+
 struct DeltaParams {
   uint64_t q, k, v, alpha, beta, dt_bias, a, out;
   uint64_t states, slot_bytes;  // of slot 0: [heads, k_dim, v_dim]
   int k_heads, v_heads, k_dim, v_dim, is_cyclic;
   float q_scale;
+  int key_stride, value_stride;  // elements from token to token
+  float norm_eps;                // of the norms of delta_recurrent.comp
 };
 
 struct DeltaChunksParams {
+  CounterSync sync;
   DeltaParams delta;
   uint64_t prepared;  // [chunk, v_heads]: W [64][k_dim], U [64][v_dim], weights of earlier tokens [64][64], log G [64]
   int part, unused;   // part: DeltaTokens, for delta_recurrent.comp

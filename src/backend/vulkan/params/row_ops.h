@@ -25,6 +25,7 @@ struct RopeTable {
 namespace shader {
 
 struct NormParams {
+  CounterSync sync;
   uint64_t x, weight, out;  // out 0: only the quantized output
   Q8Activation q8;
   int n_rows, vectors_per_row, width, kind;  // kind: NormMode
@@ -32,12 +33,14 @@ struct NormParams {
 };
 
 struct RopeParams {
+  CounterSync sync;
   uint64_t x, out;
   RopeTable rope;
   int n_rows, n_heads, head_dim;
 };
 
 struct GatedActParams {
+  CounterSync sync;
   uint64_t gate, up, out;  // out 0: only the quantized output
   Q8Activation q8;
   int n_rows, vectors_per_row, width;  // vectors_per_row: rows of `width` within each of the n_rows
@@ -45,12 +48,14 @@ struct GatedActParams {
 };
 
 struct ElementwiseParams {
+  CounterSync sync;
   uint64_t a, b, out;
   int n_rows, width, b_width, op;
   float factor;
 };
 
 struct CopyParams {
+  CounterSync sync;
   uint64_t from, to;
   int kind, n_rows, vectors_per_row, from_width, from_begin, to_width, to_begin, n_copied;
 };

@@ -44,6 +44,7 @@ enum SpecConstant : uint32_t {
 
   // delta_recurrent, delta_chunks, delta_decode
   kSpecDeltaStateRows,
+  kSpecDeltaNorms,
   kSpecDeltaChunkColumns,
   kSpecDeltaDecodeTaps,
 

@@ -14,6 +14,10 @@ using kernel::kPageTokens;  // not the graph's
 // In place of a Count: the step has one row.
 inline constexpr int kAlwaysOne = -1;
 
+// Values of kSpecCounterSync. A kernel that only signals reads what other dispatches wrote through caches that a
+// barrier must have invalidated.
+enum CounterMode : int { kNoCounters = 0, kWaitsAndSignals = 1, kSignals = 2 };
+
 // Counter-based synchronization between dispatches (counter_sync.glsl); the first member of its uniform block.
 struct CounterSync {
   uint64_t producer_counter, own_counter;  // of the previous dispatch batch; of this batch

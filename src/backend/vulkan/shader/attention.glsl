@@ -191,7 +191,7 @@ void attend_tile(int begin, int end, int stride) {
     write_results();
   }
   barrier();
-  if (is_written) signal_done(p.sync);  // once per tile
+  if (kFused != 0 && is_written) signal_done(p.sync);  // once per tile
 }
 
 // The rows of tokens `token` to `end` - 1 that belong to its sequence.
@@ -223,7 +223,7 @@ void attend_unit(int unit) {
   attend_tile(Ints(step.counts).data[from + 1], Ints(step.counts).data[from + 2], 1);
 }
 
-void main() {
+void attend() {
   if (kUnits != 0 && int(gl_WorkGroupID.y) < p.max_units) {
     attend_unit(int(gl_WorkGroupID.y));
     return;
@@ -237,4 +237,9 @@ void main() {
     if (kUnits != 0 && is_split_row(t)) continue;
     attend_tile(tile_oldest / kChunkPositions + split, last_position() / kChunkPositions + 1, stride);
   }
+}
+
+void main() {
+  attend();
+  if (kFused == 0) signal_done(p.sync);
 }

@@ -1,11 +1,15 @@
 // Gated delta rule, token by token, for the tokens of a sequence outside of complete chunks. S stays in registers throughout.
-// Keys, queries, values and gates of a tile of tokens are staged in shared memory while the next tile is prefetched. Grid:
-// column tiles, value heads, sequences.
+// Keys, queries, values and gates of a tile of tokens are staged in shared memory while the next tile is prefetched; there
+// the heads of keys and queries are normed (kNorms). Grid: column tiles, value heads, sequences.
 #version 460
 #include "memory.glsl"
 #include "reduce.glsl"
 #include "activation.glsl"
+#include "quantize.glsl"
 #include "delta_chunks.glsl"
+#include "counter_sync.glsl"
+
+layout(constant_id = kSpecDeltaNorms) const int kNorms = 0;
 
 const int kColumns = 32, kTileTokens = 2048 / kPaddedKeyDim;  // tokens per tile
 const int kKeyVec4s = kTileTokens * kPaddedKeyDim / 4, kLoads = kKeyVec4s / kThreads;
@@ -20,20 +24,29 @@ vec4 keys_prefetch[kLoads], queries_prefetch[kLoads];
 float values_prefetch[kValueLoads];
 vec2 gates_prefetch;
 
+vec4 load_head_vec4(uint64_t row, int offset, int width) {
+  if ((width & 3) == 0) return offset < width ? CoherentQuads(row).data[offset / 4] : vec4(0);
+  vec4 x = vec4(0);
+  [[unroll]] for (int c = 0; c < 4; ++c) {
+    if (offset + c < width) x[c] = CoherentFloats(row).data[offset + c];
+  }
+  return x;
+}
+
 // Prefetches the tile that begins at token t; tokens past the end repeat the last.
 void load_tokens(int t, int end, int h, int first_column) {
   DeltaParams d = p.delta;
   [[unroll]] for (int i = 0; i < kLoads; ++i) {
     int item = (i * kThreads + thread_id()) * 4, token = min(t + item / kPaddedKeyDim, end - 1);
-    keys_prefetch[i] = load_vec4(head_row(d.k, token, h), item % kPaddedKeyDim, d.k_dim);
-    queries_prefetch[i] = load_vec4(head_row(d.q, token, h), item % kPaddedKeyDim, d.k_dim);
+    keys_prefetch[i] = load_head_vec4(head_row(d.k, token, h), item % kPaddedKeyDim, d.k_dim);
+    queries_prefetch[i] = load_head_vec4(head_row(d.q, token, h), item % kPaddedKeyDim, d.k_dim);
   }
   [[unroll]] for (int i = 0; i < kValueLoads; ++i) {
     int item = i * kThreads + thread_id(), token = min(t + item / kColumns, end - 1), column = first_column + item % kColumns;
-    values_prefetch[i] = column < d.v_dim ? Floats(d.v).data[(token * d.v_heads + h) * d.v_dim + column] : 0.0;
+    values_prefetch[i] = column < d.v_dim ? CoherentFloats(d.v).data[token * d.value_stride + h * d.v_dim + column] : 0.0;
   }
   int gate = min(t + min(thread_id(), kTileTokens - 1), end - 1) * d.v_heads + h;
-  gates_prefetch = vec2(Floats(d.alpha).data[gate], Floats(d.beta).data[gate]);
+  gates_prefetch = vec2(CoherentFloats(d.alpha).data[gate], CoherentFloats(d.beta).data[gate]);
 }
 
 void store_tokens(float dt_bias, float a) {
@@ -49,6 +62,27 @@ void store_tokens(float dt_bias, float a) {
     Gates gates = gates_of(gates_prefetch.x, gates_prefetch.y, dt_bias, a);
     gate_tile[thread_id()] = vec2(gates.decay, gates.beta);
   }
+}
+
+// L2 norm of the tile's keys and queries, in the order of norm.comp: one warp per head. REQUIRES: every thread of the
+// workgroup calls.
+void norm_tokens() {
+  for (int r = warp_id(); r < 2 * kTileTokens; r += kWarps) {
+    bool is_key = r < kTileTokens, is_in_bounds = lane_id() * 8 < kPaddedKeyDim;
+    int at = is_in_bounds ? r % kTileTokens * (kPaddedKeyDim / 4) + 2 * lane_id() : 0;
+    Vec8 x = Vec8(vec4(0), vec4(0));
+    if (is_in_bounds) x = is_key ? Vec8(key_tile[at], key_tile[at + 1]) : Vec8(query_tile[at], query_tile[at + 1]);
+    precise float factor = 1.0 / max(sqrt(clustered_sum(sum_squares(x, 0), 32)), p.delta.norm_eps);
+    x = apply_norm(x, factor, 0ul, 0, p.delta.k_dim);
+    if (is_in_bounds && is_key) {
+      key_tile[at] = x.a;
+      key_tile[at + 1] = x.b;
+    } else if (is_in_bounds) {
+      query_tile[at] = x.a;
+      query_tile[at + 1] = x.b;
+    }
+  }
+  barrier();
 }
 
 // Processes tokens i .. i + n - 1 of the tile. Their outputs are reduced together, off the critical path.
@@ -74,12 +108,12 @@ void write_tokens(int t, int end, int h, int first_column) {
   for (int i = thread_id(); i < kTileTokens * kColumns; i += kThreads) {
     int token = t + i / kColumns, column = first_column + i % kColumns;
     if (token < end && column < p.delta.v_dim) {
-      Floats(p.delta.out_).data[(token * p.delta.v_heads + h) * p.delta.v_dim + column] = value_tile[i];
+      CoherentFloats(p.delta.out_).data[(token * p.delta.v_heads + h) * p.delta.v_dim + column] = value_tile[i];
     }
   }
 }
 
-void main() {
+void scan_sequence() {
   int h = int(gl_WorkGroupID.y), seq = int(gl_WorkGroupID.z), first_column = int(gl_WorkGroupID.x) * kColumns;
   if (seq >= step_count(kSeqs)) return;
   SequenceRange range = sequence_range(seq);
@@ -91,12 +125,14 @@ void main() {
   int column_in_tile = thread_id() / 8, column = first_column + column_in_tile;
   bool is_in_bounds = column < d.v_dim;
   uint64_t state = delta_state(d, Ints(step.slots).data[seq], h);
-  load_tokens(begin, end, h, first_column);
   load_state(d, state, column, is_in_bounds && Ints(step.positions).data[begin] > 0);
+  wait_producers(p.sync);
+  load_tokens(begin, end, h, first_column);
   float dt_bias = Floats(d.dt_bias).data[h], a = Floats(d.a).data[h];
   for (int t = begin; t < end; t += kTileTokens) {
     store_tokens(dt_bias, a);
     barrier();
+    if (kNorms != 0) norm_tokens();
     if (t + kTileTokens < end) load_tokens(t + kTileTokens, end, h, first_column);
     int n_tokens = min(kTileTokens, end - t);
     int i = 0;
@@ -107,4 +143,9 @@ void main() {
     barrier();
   }
   store_state(d, state, column, is_in_bounds);
+}
+
+void main() {
+  scan_sequence();
+  signal_done(p.sync);
 }

@@ -3,15 +3,16 @@
 #include "memory.glsl"
 #include "backend/vulkan/params/row_ops.h"
 #include "activation.glsl"
+#include "counter_sync.glsl"
 
 layout(set = 0, binding = 0, scalar) uniform Block { ElementwiseParams p; };
 
-void main() {
+void compute() {
   int i = flat_id();
   if (i >= rows_of(p.n_rows) * p.width) return;
-  precise float x = Floats(p.a).data[i];
+  precise float x = CoherentFloats(p.a).data[i];
   if (p.op == kAdd) {
-    x = x + Floats(p.b).data[i];
+    x = x + CoherentFloats(p.b).data[i];
   } else if (p.op == kMul) {
     x = x * Floats(p.b).data[i % p.b_width];
   } else if (p.op == kScale) {
@@ -21,5 +22,11 @@ void main() {
   } else {
     x = p.factor * bounded_tanh(x / p.factor);
   }
-  Floats(p.out_).data[i] = x;
+  CoherentFloats(p.out_).data[i] = x;
+}
+
+void main() {
+  wait_producers(p.sync);
+  compute();
+  signal_done(p.sync);
 }

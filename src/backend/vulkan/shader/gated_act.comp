@@ -5,10 +5,11 @@
 #include "reduce.glsl"
 #include "activation.glsl"
 #include "quantize.glsl"
+#include "counter_sync.glsl"
 
 layout(set = 0, binding = 0, scalar) uniform Block { GatedActParams p; };
 
-void main() {
+void activate() {
   int n_segments = (p.width + kSegmentElems - 1) / kSegmentElems, n_rows = rows_of(p.n_rows) * p.vectors_per_row;
   int first = int(gl_WorkGroupID.x) * kWarps, index = first + warp_id();
   if (first >= n_rows * n_segments) return;
@@ -16,12 +17,12 @@ void main() {
   int row = is_in_bounds ? index / n_segments : 0, segment = index % n_segments;
   int offset = is_in_bounds ? segment * kSegmentElems + lane_id() * 8 : p.width + 8;
   uint64_t begin = uint64_t(row) * uint64_t(p.width) * 4ul;
-  Vec8 y = load_vec8(p.up + begin, offset, p.width), gate;
+  Vec8 y = load_vec8_coherent(p.up + begin, offset, p.width), gate;
   if (p.scalar_gate != 0) {
-    float g = Floats(p.gate).data[row / p.vectors_per_row];
+    float g = CoherentFloats(p.gate).data[row / p.vectors_per_row];
     gate = Vec8(vec4(g), vec4(g));
   } else {
-    gate = load_vec8(p.gate + begin, offset, p.width);
+    gate = load_vec8_coherent(p.gate + begin, offset, p.width);
   }
   for (int i = 0; i < 4; ++i) {
     y.a[i] = gated(p.act, gate.a[i], y.a[i]);
@@ -38,4 +39,10 @@ void main() {
   if (p.q8.block == 0) return;
   Q8Vec8 quantized = quantize_vec8(y, p.q8.block);
   if (is_in_bounds) store_q8(quantized, p.q8, row, segment);
+}
+
+void main() {
+  wait_producers(p.sync);
+  activate();
+  signal_done(p.sync);
 }

@@ -66,11 +66,11 @@ bool find_work(int item, out Work work) {
   work.expert = work.part = 0;
   if (kExpertMode == kSortedTiles) {
     int tile = item / n_outputs;
-    if (tile >= Ints(p.n_tiles).data[0]) return false;
+    if (tile >= CoherentInts(p.n_tiles).data[0]) return false;
     output_tile = item % n_outputs;
-    work.expert = Ints(p.tiles).data[3 * tile];
-    work.first = Ints(p.tiles).data[3 * tile + 1];
-    work.n_rows = Ints(p.tiles).data[3 * tile + 2];
+    work.expert = CoherentInts(p.tiles).data[3 * tile];
+    work.first = CoherentInts(p.tiles).data[3 * tile + 1];
+    work.n_rows = CoherentInts(p.tiles).data[3 * tile + 2];
   } else {
     int n_rows = rows_of(p.n_rows) * p.vectors_per_row, n_column_tiles = (n_rows + kColumns - 1) / kColumns;
     if (item >= n_outputs * n_column_tiles) return false;
@@ -87,7 +87,7 @@ bool find_work(int item, out Work work) {
 
 int result_row(Work work, int column) {  // columns past the end repeat the last
   int row = work.first + min(column, work.n_rows - 1);
-  return kExpertMode == kSortedTiles ? Ints(p.sorted_pairs).data[row] : row;
+  return kExpertMode == kSortedTiles ? CoherentInts(p.sorted_pairs).data[row] : row;
 }
 int x_row(Work work, int column) {
   int row = result_row(work, column);
@@ -119,7 +119,7 @@ void load_weights(uint64_t segment) {
 void load_x(int s, int g) {
   uint64_t from = p.q8.q + uint64_t(s * kSegmentElems + g * kGroupElems);
   [[unroll]] for (int i = 0; i < kTiles; ++i) {
-    x_prefetch[g % kGroupsAhead * kTiles + i] = Quads(from + uint64_t(x_offsets[i])).data[0];
+    x_prefetch[g % kGroupsAhead * kTiles + i] = CoherentWordQuads(from + uint64_t(x_offsets[i])).data[0];
   }
 }
 
@@ -128,9 +128,9 @@ float x_d;
 ivec4 x_sums[2];
 void load_factors(int s) {
   int segment = factor_row * (p.q8.stride / kSegmentElems) + s;
-  x_d = Floats(p.q8.scale).data[segment];
+  x_d = CoherentFloats(p.q8.scale).data[segment];
 #if HAS_MIN
-  [[unroll]] for (int i = 0; i < 2; ++i) x_sums[i] = ivec4(Quads(p.q8.sum).data[2 * segment + i]);
+  [[unroll]] for (int i = 0; i < 2; ++i) x_sums[i] = ivec4(CoherentWordQuads(p.q8.sum).data[2 * segment + i]);
 #endif
 }
 #else
@@ -139,9 +139,9 @@ ivec4 x_sums[2], x_sums_prefetch[2];
 void load_factors(int s) {
   int segment = factor_row * (p.q8.stride / kSegmentElems) + s;
   [[unroll]] for (int i = 0; i < 2; ++i) {
-    x_d_prefetch[i] = FloatQuads(p.q8.scale).data[2 * segment + i];
+    x_d_prefetch[i] = CoherentQuads(p.q8.scale).data[2 * segment + i];
 #if HAS_MIN
-    x_sums_prefetch[i] = ivec4(Quads(p.q8.sum).data[2 * segment + i]);
+    x_sums_prefetch[i] = ivec4(CoherentWordQuads(p.q8.sum).data[2 * segment + i]);
 #endif
   }
 }
@@ -159,10 +159,11 @@ void begin_x(Work work) {
 
 // ---- registers to shared memory ----
 
-// REQUIRES for all stores: subgroupBarrier() before, end_stores() after.
-void end_stores() {
-  subgroupMemoryBarrierShared();
-  subgroupBarrier();
+// Between stores to the warp's shared memory and loads from it. Unlike subgroupBarrier() it does not order global loads, which
+// stay in flight.
+void sync_warp() {
+  const int kSemantics = gl_SemanticsAcquireRelease | gl_SemanticsMakeAvailable | gl_SemanticsMakeVisible;
+  controlBarrier(gl_ScopeSubgroup, gl_ScopeSubgroup, gl_StorageSemanticsShared, kSemantics);
 }
 
 void store_x(int g) {
@@ -238,14 +239,14 @@ void store_minima(Header header) {
 #endif
 
 void end_segment(Header header) {
-  subgroupBarrier();
+  sync_warp();
   w_scales[warp_id() * kPanelRows + lane_id()] = header_d(header);
   if (lane_id() < kColumns) x_scales[warp_id() * kColumns + lane_id()] = x_d;
 #if HAS_MIN
   w_mins[warp_id() * kPanelRows + lane_id()] = header_dmin(header);
   store_minima(header);
 #endif
-  end_stores();
+  sync_warp();
   AccF32 x_scale[kMaxTiles];
   [[unroll]] for (int m = 0; m < kTiles; ++m) coopMatLoad(x_scale[m], x_scales, warp_id() * kColumns + m * kTile, 0, kColumnMajor);
 #if HAS_MIN
@@ -362,12 +363,12 @@ void multiply(Work work, uint64_t next_weights) {
     begin_segment();
     load_factors(Q8_BLOCK == 32 ? next_s : s);
     [[unroll]] for (int g = 0; g < kSegmentGroups; ++g) {
-      subgroupBarrier();  // the group before has been read
+      sync_warp();  // the group before has been read
       store_x(g);
       store_weights(w_prefetch[g], header, g);
       if (next != 0ul) w_prefetch[g] = load_group(next, lane_id(), g);
       load_x(g + kGroupsAhead < kSegmentGroups ? s : next_s, (g + kGroupsAhead) % kSegmentGroups);
-      end_stores();
+      sync_warp();
       multiply_group();
     }
     end_segment(header);
@@ -379,7 +380,7 @@ void multiply(Work work, uint64_t next_weights) {
 #include "write_vec4.glsl"
 
 void store_results() {
-  subgroupBarrier();
+  sync_warp();
   [[unroll]] for (int t = 0; t < 2 * kTiles; ++t) {
     int to = stage_begin() + t / 2 * kTile * kResultStride + t % 2 * (kTile / 4);
     coopMatStore(totals[t / 2][t % 2], stage, to, kResultStride, kRowMajor);
@@ -407,11 +408,11 @@ void write_results(Work work) {
 void main() {
   int item = int(gl_WorkGroupID.x);
   Work work;
+  if (kExpertMode == kSortedTiles) wait_producers(p.sync);  // they chose the experts
   bool has_work = find_work(item, work);
-  if (has_work) {
-    load_weights(weights_of(work, split_begin()));
-    begin_x(work);
-  }
+  if (has_work) load_weights(weights_of(work, split_begin()));
+  if (kExpertMode != kSortedTiles) wait_producers(p.sync);
+  if (has_work) begin_x(work);
   [[dont_unroll]] while (has_work) {
     item += int(gl_NumWorkGroups.x);
     Work next;
@@ -422,4 +423,5 @@ void main() {
     write_results(work);
     work = next;
   }
+  signal_done(p.sync);
 }

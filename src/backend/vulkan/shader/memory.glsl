@@ -21,7 +21,9 @@ layout(buffer_reference, scalar, buffer_reference_align = 16) buffer FloatQuads 
 layout(buffer_reference, scalar, buffer_reference_align = 4) coherent volatile buffer Counter { uint count; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) coherent buffer CoherentFloats { float data[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) coherent buffer CoherentInts { int data[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 8) coherent buffer CoherentPairs { uvec2 data[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 16) coherent buffer CoherentQuads { vec4 data[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 16) coherent buffer CoherentWordQuads { uvec4 data[]; };
 
 layout(set = 0, binding = 1, scalar) uniform StepBlock { StepParams step; };
 

@@ -5,6 +5,7 @@
 #include "backend/vulkan/params/row_ops.h"
 #include "reduce.glsl"
 #include "quantize.glsl"
+#include "counter_sync.glsl"
 
 layout(constant_id = kSpecNormWarpPerRow) const int kWarpPerRow = 0;
 
@@ -25,13 +26,13 @@ void write_segment(int row, int segment, bool is_in_bounds, Vec8 x, float factor
   if (is_in_bounds) store_q8(quantized, p.q8, row, segment);
 }
 
-void main() {
+void norm_rows() {
   int n_rows = rows_of(p.n_rows) * p.vectors_per_row;
   if (kWarpPerRow != 0) {
     int first = int(gl_WorkGroupID.x) * kWarps, row = first + warp_id();
     if (first >= n_rows) return;
     bool is_in_bounds = row < n_rows;
-    Vec8 x = load_vec8(p.x + uint64_t(is_in_bounds ? row : 0) * uint64_t(p.width) * 4ul, lane_id() * 8, p.width);
+    Vec8 x = load_vec8_coherent(p.x + uint64_t(is_in_bounds ? row : 0) * uint64_t(p.width) * 4ul, lane_id() * 8, p.width);
     float factor = p.kind == kNoNorm ? 1.0 : norm_factor(clustered_sum(sum_squares(x, 0), 32));
     write_segment(row, 0, is_in_bounds, x, factor);
     return;
@@ -43,7 +44,13 @@ void main() {
   for (int first = 0; first < n_segments; first += kWarps) {
     int s = first + warp_id();
     bool is_in_bounds = s < n_segments;
-    write_segment(row, s, is_in_bounds, load_vec8(from, is_in_bounds ? s * kSegmentElems + lane_id() * 8 : p.width + 8, p.width),
-          factor);
+    Vec8 x = load_vec8_coherent(from, is_in_bounds ? s * kSegmentElems + lane_id() * 8 : p.width + 8, p.width);
+    write_segment(row, s, is_in_bounds, x, factor);
   }
+}
+
+void main() {
+  wait_producers(p.sync);
+  norm_rows();
+  signal_done(p.sync);
 }

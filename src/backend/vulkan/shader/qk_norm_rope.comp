@@ -6,10 +6,11 @@
 #include "rope.glsl"
 #include KV_FORMAT
 #include "qk_norm_rope.glsl"
+#include "counter_sync.glsl"
 
 layout(set = 0, binding = 0, scalar) uniform Block { QkNormRopeParams p; };
 
-void main() {
+void prepare_heads() {
   int n_heads = p.parts[kQuery].n_heads + p.parts[kKey].n_heads + p.parts[kValue].n_heads;
   int n_tokens = rows_of(p.n_rows), first = int(gl_WorkGroupID.x) * kWarps, index = first + warp_id();
   if (first >= n_tokens * n_heads) return;
@@ -29,6 +30,12 @@ void main() {
   if (qkv > kQuery || !has_head) return;
   int dim = p.parts[kQuery].dim, base = warp_id() * kHeadSegments * kSegmentElems;
   for (int i = lane_id(); i < dim; i += 32) {
-    Floats(p.q_out).data[(t * p.parts[kQuery].n_heads + head) * dim + i] = head_values[base + i];
+    CoherentFloats(p.q_out).data[(t * p.parts[kQuery].n_heads + head) * dim + i] = head_values[base + i];
   }
+}
+
+void main() {
+  wait_producers(p.sync);
+  prepare_heads();
+  signal_done(p.sync);
 }

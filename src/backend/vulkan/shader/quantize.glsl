@@ -28,12 +28,12 @@ LOAD_VEC8(load_vec8_coherent, CoherentFloats, CoherentQuads)
 
 void store_vec8(uint64_t row, int offset, int width, Vec8 x) {
   if (kUnalignedRows == 0 || (width & 3) == 0) {
-    if (offset + 4 <= width) FloatQuads(row).data[offset / 4] = x.a;
-    if (offset + 8 <= width) FloatQuads(row).data[offset / 4 + 1] = x.b;
+    if (offset + 4 <= width) CoherentQuads(row).data[offset / 4] = x.a;
+    if (offset + 8 <= width) CoherentQuads(row).data[offset / 4 + 1] = x.b;
   } else {
     for (int i = 0; i < 4; ++i) {
-      if (offset + i < width) Floats(row).data[offset + i] = x.a[i];
-      if (offset + 4 + i < width) Floats(row).data[offset + 4 + i] = x.b[i];
+      if (offset + i < width) CoherentFloats(row).data[offset + i] = x.a[i];
+      if (offset + 4 + i < width) CoherentFloats(row).data[offset + 4 + i] = x.b[i];
     }
   }
 }
@@ -62,14 +62,14 @@ Q8Vec8 quantize_vec8(Vec8 x, int block) {
 
 void store_q8(Q8Vec8 q8, Q8Activation dst, int row, int segment) {
   int lane = lane_id();
-  Pairs(dst.q + uint64_t(row) * uint64_t(dst.stride) + uint64_t(segment * kSegmentElems)).data[lane] = q8.words;
+  CoherentPairs(dst.q + uint64_t(row) * uint64_t(dst.stride) + uint64_t(segment * kSegmentElems)).data[lane] = q8.words;
   int group = row * (dst.stride / kGroupElems) + segment * kSegmentGroups + lane / 4;
   if (lane % 4 == 0) {
-    Ints(dst.sum).data[group] = q8.sum;
-    if (dst.block == kGroupElems) Floats(dst.scale).data[group] = q8.scale;
+    CoherentInts(dst.sum).data[group] = q8.sum;
+    if (dst.block == kGroupElems) CoherentFloats(dst.scale).data[group] = q8.scale;
   }
   if (dst.block == kSegmentElems && lane == 0) {
-    Floats(dst.scale).data[row * (dst.stride / kSegmentElems) + segment] = q8.scale;
+    CoherentFloats(dst.scale).data[row * (dst.stride / kSegmentElems) + segment] = q8.scale;
   }
 }
 

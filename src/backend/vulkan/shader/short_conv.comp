@@ -4,17 +4,15 @@
 #include "memory.glsl"
 #include "activation.glsl"
 #include "short_conv.glsl"
+#include "counter_sync.glsl"
 
-struct Params {
-  ConvParams conv;
-};
-layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
+layout(set = 0, binding = 0, scalar) uniform Block { ShortConvParams p; };
 
 int seq_begin, first_position;  // the sequence's first token in the step, and its position
 
-float x_at(int t, int c) { return Floats(p.conv.x).data[t * p.conv.n_channels + c]; }
+float x_at(int t, int c) { return CoherentFloats(p.conv.x).data[t * p.conv.n_channels + c]; }
 
-void main() {
+void convolve() {
   int c = int(gl_GlobalInvocationID.x), seq = int(gl_WorkGroupID.y), n_taps = p.conv.n_taps;
   if (c >= p.conv.n_channels || seq >= step_count(kSeqs)) return;
   seq_begin = Ints(step.seq_begin).data[seq];
@@ -41,6 +39,12 @@ void main() {
     precise float sum = 0;
     [[unroll]] for (int j = 0; j < kMaxTaps; ++j) sum = fma(weight[j], window[j], sum);
     precise float y = sum * sigmoid(sum);
-    Floats(p.conv.out_).data[t * p.conv.n_channels + c] = y;
+    CoherentFloats(p.conv.out_).data[t * p.conv.n_channels + c] = y;
   }
+}
+
+void main() {
+  wait_producers(p.sync);
+  convolve();
+  signal_done(p.sync);
 }

@@ -3,6 +3,7 @@
 #version 460
 #include "memory.glsl"
 #include "backend/vulkan/params/moe.h"
+#include "counter_sync.glsl"
 
 layout(set = 0, binding = 0, scalar) uniform Block { SortByExpertParams p; };
 
@@ -16,9 +17,9 @@ void write_tiles(ivec2 at) {
   for (int i = 0; i < kThreadExperts; ++i) {
     int e = thread_id() * kThreadExperts + i, n = expert_offsets[e];
     for (int k = 0; k < n; k += p.tile_rows, ++at.y) {
-      Ints(p.tiles).data[3 * at.y] = e;
-      Ints(p.tiles).data[3 * at.y + 1] = at.x + k;
-      Ints(p.tiles).data[3 * at.y + 2] = min(p.tile_rows, n - k);
+      CoherentInts(p.tiles).data[3 * at.y] = e;
+      CoherentInts(p.tiles).data[3 * at.y + 1] = at.x + k;
+      CoherentInts(p.tiles).data[3 * at.y + 2] = min(p.tile_rows, n - k);
     }
     expert_offsets[e] = at.x;
     at.x += n;
@@ -26,10 +27,11 @@ void write_tiles(ivec2 at) {
 }
 
 void main() {
+  wait_producers(p.sync);
   int n_pairs = rows_of(p.n_rows) * p.n_experts_used;
   for (int e = thread_id(); e < kMaxExperts; e += kThreads) expert_offsets[e] = 0;
   barrier();
-  for (int i = thread_id(); i < n_pairs; i += kThreads) atomicAdd(expert_offsets[Ints(p.ids).data[i]], 1);
+  for (int i = thread_id(); i < n_pairs; i += kThreads) atomicAdd(expert_offsets[CoherentInts(p.ids).data[i]], 1);
   barrier();
   ivec2 own = ivec2(0);
   for (int i = 0; i < kThreadExperts; ++i) {
@@ -45,9 +47,10 @@ void main() {
     barrier();
   }
   write_tiles(thread_sums[thread_id()] - own);
-  if (thread_id() == 0) Ints(p.n_tiles).data[0] = thread_sums[kThreads - 1].y;
+  if (thread_id() == 0) CoherentInts(p.n_tiles).data[0] = thread_sums[kThreads - 1].y;
   barrier();
   for (int i = thread_id(); i < n_pairs; i += kThreads) {
-    Ints(p.sorted_pairs).data[atomicAdd(expert_offsets[Ints(p.ids).data[i]], 1)] = i;
+    CoherentInts(p.sorted_pairs).data[atomicAdd(expert_offsets[CoherentInts(p.ids).data[i]], 1)] = i;
   }
+  signal_done(p.sync);
 }

@@ -15,8 +15,8 @@ void write_vec4(int part, int expert, int o, int result, vec4 sums, vec4 ups) {
   }
   uint64_t offset = result_offset(part, o, result);
   if (p.residual != 0ul) {
-    precise vec4 sum = FloatQuads(p.residual + offset).data[0] + values;
+    precise vec4 sum = CoherentQuads(p.residual + offset).data[0] + values;
     values = sum;
   }
-  FloatQuads(p.outs[part] + offset).data[0] = values;
+  CoherentQuads(p.outs[part] + offset).data[0] = values;
 }
