@@ -270,6 +270,8 @@ TEST_F(DeviceFunctions, epilogues_add_segments_in_order_then_scale_bias_activati
 
 constexpr int kWidth = 592;  // the last segment is not full
 
+constexpr int kCountFloats = 4;  // one is used: what follows is aligned
+
 // The row as floats, then the number of threads that have run the overlapped work.
 std::string prologue_body(const std::string& prologue, const std::string& input) {
   return fmt::format(R"(
@@ -298,9 +300,9 @@ class DevicePrologues : public DeviceFunctions {
                         .header = "gemv_prologue.h",
                         .body = prologue_body(prologue, input),
                         .threads = 256};
-    Floats out = run(kernel, inputs, kWidth + 1 + n_more);
+    Floats out = run(kernel, inputs, kWidth + kCountFloats + n_more);
     EXPECT_EQ(out[kWidth], 256) << "threads that ran the overlapped work";
-    out.erase(out.begin() + kWidth);
+    out.erase(out.begin() + kWidth, out.begin() + kWidth + kCountFloats);
     return out;
   }
   const Floats x_ = random_floats(kWidth, 6), weight_ = random_floats(kWidth, 7), other_ = random_floats(kWidth, 8);
@@ -321,7 +323,7 @@ TEST_F(DevicePrologues, norm_and_residual_add_then_norm) {
   both.insert(both.end(), post.begin(), post.end());
   const Floats out = prepare(true, "NormResidualPrologue",
                              "{{p.floats(0), p.floats(1), 1e-3f}, p.floats(1) + kShape.n_in, p.floats(2), p.floats(3), "
-                             "p.out + kShape.n_in + 1, 0.25f}",
+                             "p.out + kShape.n_in + 4, 0.25f}",
                              {x_, both, other_, scale}, kWidth);
   Floats sum = rms_norm(x_, post, 0.25f);
   for (size_t i = 0; i < kWidth; ++i) sum[i] = (other_[i] + sum[i]) * scale[0];
