@@ -106,7 +106,8 @@ class GemmSmallTest : public testing::TestWithParam<const gpu::PanelFormat*> {
   }
   simt::Q8Activation quantize(const float* x, int n_rows, int n_in, bool is_in_mma_order) {
     const size_t n_segments = static_cast<size_t>(ceil_div(n_in, simt::kSegmentElems) * n_rows);
-    const size_t n_image = static_cast<size_t>(ceil_div(n_in, simt::kSegmentElems) * kImageRows);
+    const int stride = static_cast<int>(ceil_div(n_in, simt::kSegmentElems)) * simt::kSegmentElems;
+    const size_t n_image = static_cast<size_t>(simt::image_bytes(stride, kImageRows));
     const bool has_image = is_in_mma_order && GetParam()->q8_block == simt::kSegmentElems;
     const simt::QuantizeParams params{
         .x = x,
@@ -114,11 +115,9 @@ class GemmSmallTest : public testing::TestWithParam<const gpu::PanelFormat*> {
                 .scale = upload(Floats(n_segments * simt::kSegmentGroups)),
                 .sum = upload(std::vector<int>(n_segments * simt::kSegmentGroups)),
                 .wgmma_aux = nullptr,
-                .stride = static_cast<int>(ceil_div(n_in, simt::kSegmentElems)) * simt::kSegmentElems,
+                .stride = stride,
                 .is_in_mma_order = is_in_mma_order ? 1 : 0,
-                .image = has_image ? upload(std::vector<unsigned char>(n_image * simt::kSegmentElems)) : nullptr,
-                .image_scales = upload(Floats(n_image)),
-                .image_sums = upload(std::vector<unsigned short>(n_image * 2 * simt::kSegmentGroups)),
+                .image = has_image ? upload(std::vector<unsigned char>(n_image)) : nullptr,
                 .image_rows = kImageRows},
         .n_rows = upload(std::vector<int>{n_rows}),
         .vectors_per_row = 1,
@@ -162,6 +161,9 @@ class GemmSmallTest : public testing::TestWithParam<const gpu::PanelFormat*> {
   std::unique_ptr<Device> device_;
   std::vector<Buffer> buffers_;
 };
+
+class GemmSmallWgmmaTest : public GemmSmallTest {};  // formats with integer scales
+class GemmSmallOrderTest : public GemmSmallTest {};  // one format of each kind of scales
 
 // Two matrices, with bias and residual; more panels than a block has accumulators; more segments than teams, or fewer.
 TEST_P(GemmSmallTest, of_any_number_of_columns_is_bit_identical_to_linear) {
@@ -231,8 +233,7 @@ TEST_P(GemmSmallTest, a_tile_without_columns_writes_nothing) {
 
 // Two matrices, with bias and residual, and rows that do not fill a tile; several tiles of rows and columns per block,
 // and more segments than stages.
-TEST_P(GemmSmallTest, with_wgmma_is_bit_identical_to_linear) {
-  if (GetParam()->q8_block != simt::kSegmentElems) return;  // runs gemm_small.cu
+TEST_P(GemmSmallWgmmaTest, is_bit_identical_to_linear) {
   constexpr int kOut[2] = {4 * 32 + 5, 40}, kSegments = 5, kIn = kSegments * simt::kSegmentElems;
   const float* x = random_floats(static_cast<size_t>(kRows * kIn));
   simt::LinearParams params{};
@@ -271,8 +272,8 @@ TEST_P(GemmSmallTest, with_wgmma_is_bit_identical_to_linear) {
   }
 }
 
-// Activations in natural order, as larger steps have them.
-TEST_P(GemmSmallTest, reads_activations_in_natural_order) {
+// As larger steps have them.
+TEST_P(GemmSmallOrderTest, reads_activations_in_natural_order) {
   constexpr int kOut = 70;
   const int n_in = ragged(3);
   const float* x = random_floats(static_cast<size_t>(kRows * n_in));
@@ -335,15 +336,20 @@ TEST_P(GemmSmallTest, of_experts_is_bit_identical_to_linear) {
   }
 }
 
-std::vector<const gpu::PanelFormat*> quantized_formats() {
+std::vector<const gpu::PanelFormat*> quantized_formats(int min_q8_block = 1) {
   std::vector<const gpu::PanelFormat*> all;
   for (const gpu::PanelFormat* const* f = gpu::kPanelFormats; *f; ++f) {
-    if ((*f)->q8_block > 0) all.push_back(*f);
+    if ((*f)->q8_block >= min_q8_block) all.push_back(*f);
   }
   return all;
 }
-INSTANTIATE_TEST_SUITE_P(, GemmSmallTest, testing::ValuesIn(quantized_formats()),
-                         [](const auto& info) { return std::string(info.param->name); });
+std::string format_name(const testing::TestParamInfo<const gpu::PanelFormat*>& info) {
+  return std::string(info.param->name);
+}
+INSTANTIATE_TEST_SUITE_P(, GemmSmallTest, testing::ValuesIn(quantized_formats()), format_name);
+INSTANTIATE_TEST_SUITE_P(, GemmSmallWgmmaTest, testing::ValuesIn(quantized_formats(simt::kSegmentElems)), format_name);
+INSTANTIATE_TEST_SUITE_P(, GemmSmallOrderTest,
+                         testing::Values(gpu::find_panel_format("q4_k"), gpu::find_panel_format("q8_0")), format_name);
 
 // ---- geometry ----
 

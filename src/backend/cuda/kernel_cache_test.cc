@@ -91,7 +91,8 @@ std::vector<KernelProgram> programs(bool every_format, bool has_decode_kernels, 
     if (kv_format == "f32") continue;
     for (const auto& [n_warps, n_sets] : {std::pair{1, 1}, {2, 2}, {4, 1}, {8, 1}}) {
       all.push_back({"attention_mma", "",
-                     fmt::format("inline constexpr AttentionMmaShape kShape = {{{}, {}, -1}};", n_warps, n_sets),
+                     fmt::format("inline constexpr AttentionMmaShape kShape = {{{}, {}, -1, {}}};", n_warps, n_sets,
+                                 kv_format == "f16" ? 1 : 0),
                      kv_format});
     }
     all.push_back({"attention_decode", "", kAttend, kv_format});

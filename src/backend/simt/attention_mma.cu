@@ -205,7 +205,7 @@ ZINC_DEVICE void write_rows(const AttentionParams& p, const QueryTile& tile, con
       float x = all.values[e / 2][2 * row_half + e % 2] * factor;
       if constexpr (kShape.act != kNoAct) x = apply_gate(p, kShape.act, tile.token(row), tile.head(row), dim, x);
       if (p.out) out[dim] = x;
-      if (p.q8.q) staged[(lane_id() / 4 + 8 * row_half) * p.kv.v_dim + dim] = x;
+      if constexpr (kShape.has_q8 != 0) staged[(lane_id() / 4 + 8 * row_half) * p.kv.v_dim + dim] = x;
     }
   }
 }
@@ -286,7 +286,7 @@ ZINC_DEVICE void attend_tile(const AttentionParams& p, const QueryTile& tile,
 #pragma unroll
   for (int r = 0; r < kRowSets; ++r) {
     write_rows(p, tile, chunk[r], first_row + r * kMmaRows, warp_in_group, staged);
-    if (!p.q8.q) continue;
+    if constexpr (kShape.has_q8 == 0) continue;
     warp_group_sync<kGroupWarps>(warp_group);
     quantize_rows<kGroupWarps>(p, tile, first_row + r * kMmaRows, warp_in_group, staged);
     warp_group_sync<kGroupWarps>(warp_group);

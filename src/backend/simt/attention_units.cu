@@ -133,7 +133,14 @@ ZINC_DEVICE void attend_unit(const AttentionParams& p, DecodeSmem& smem, UnitRow
 }
 
 // Grid: head tiles; blocks that take the units in turn.
-ZINC_KERNEL_2_PER_SM attention_units(__grid_constant__ const AttentionParams p) {
+// Two blocks per SM, but for small heads before Hopper, which would spill.
+#if __CUDA_ARCH__ >= 900
+constexpr int kMinBlocks = 2;
+#else
+constexpr int kMinBlocks = kKeyDim <= 64 ? 1 : 2;
+#endif
+extern "C" __global__ void __launch_bounds__(kThreads, kMinBlocks)
+    attention_units(__grid_constant__ const AttentionParams p) {
   extern __shared__ float4 shared[];
   launch_dependents();
   prefetch_params(p);

@@ -1,7 +1,7 @@
-// out[t, o] = sum_k x[t, k] * weight[o, k] with int8 MMA, for steps of few tokens (2 to 64), whose cost is reading the
-// weights. A program of this file begins with one format/<f>.h; activations are quantized by an earlier launch, in mma
-// order. Persistent: a block has consecutive panels and reads their weights once, by bulk copies, the first ones before
-// it waits for its activations.
+// out[t, o] = sum_k x[t, k] * weight[o, k] with int8 MMA, for few columns (steps of 2 to 128 tokens, experts in steps
+// of up to 512), whose cost is reading the weights. A program of this file begins with one format/<f>.h; activations
+// are quantized by an earlier launch, in mma order. Persistent: a block has consecutive panels and reads their weights
+// once, by bulk copies, the first ones before it waits for its activations.
 // A work tile is one K segment of a panel (32 interleaved rows) by kShape.n_columns columns (activation rows; in MoE,
 // token-expert pairs of one expert). A team of warps has its own stages of shared memory, multiplies its tiles one
 // after the other, with the activations in registers, and adds each to the panel's sums when the previous segment has

@@ -1,8 +1,8 @@
-// out[t, o] = sum_k x[t, k] * weight[o, k] with Hopper's wgmma, for 17 to some hundred tokens and formats with integer
-// scales. A program of this file begins with one format/<f>.h; activations are quantized by an earlier launch, as an
-// image of the shared memory that wgmma reads (Q8Activation::image). Persistent, warp-specialized: a block takes tile
-// after tile of 64 or 128 weight rows by kShape.n_columns tokens. Two producer warps copy weights and activations, a
-// K segment per stage; the first weights are copied before the launch waits for its activations.
+// out[t, o] = sum_k x[t, k] * weight[o, k] with Hopper's wgmma, for 9 to 256 tokens and formats with integer scales. A
+// program of this file begins with one format/<f>.h; activations are quantized by an earlier launch, as an image of the
+// shared memory that wgmma reads (Q8Activation::image). Persistent, warp-specialized: a block takes tile after tile of
+// 64 or 128 weight rows by kShape.n_columns tokens. Two producer warps copy weights and activations, a K segment per
+// stage; the first weights are copied before the launch waits for its activations.
 // A team is a warpgroup: it multiplies the 64 rows of its row group by every kShape.n_k_splits-th segment, as two byte
 // planes (byte_planes.h). Segments are added in order, whichever team multiplies them, so results are bit-identical to
 // linear.cu: in registers, or, if teams share the segments, in shared memory.
@@ -112,10 +112,9 @@ ZINC_DEVICE StageCopy activation_copy(const LinearParams& p, const Tile& tile) {
             lane_id() * static_cast<int>(sizeof(Stage::x) / 2), static_cast<int>(sizeof(Stage::x) / 2)};
   }
   if (lane_id() == 2) {
-    return {reinterpret_cast<const u8*>(x.image_scales + first), 4 * rows, kScales,
-            static_cast<int>(sizeof(Stage::x_scales))};
+    return {x.image + image_scales_at(x.stride, x.image_rows) + 4 * first, 4 * rows, kScales, static_cast<int>(sizeof(Stage::x_scales))};
   }
-  return {reinterpret_cast<const u8*>(x.image_sums + first * 2 * kSegmentGroups), 4 * kSegmentGroups * rows,
+  return {x.image + image_sums_at(x.stride, x.image_rows) + kImageSumBytes * first, kImageSumBytes * rows,
           kScales + static_cast<int>(sizeof(Stage::x_scales)), static_cast<int>(sizeof(Stage::sums))};
 }
 
@@ -169,7 +168,9 @@ template <class F>
 ZINC_DEVICE void multiply_segment(const Stage& stage, const Lane& lane, Values& values) {
   const u8* panel = stage.weights[lane.panel()];
   const typename F::Header headers[2] = {F::header(panel, lane.row), F::header(panel, lane.row + 8)};
-  constexpr int kInFlight = 2;
+  // Groups whose MMA overlaps with the unpacking of the next: as many as registers allow.
+  constexpr bool kIsSimple = !F::kSignedScales && F::kGroupBytes == 16;
+  constexpr int kInFlight = (kIsSimple ? 2 : 1) - (kColumns >= 64 ? 1 : 0);
   int high[4 * kColumnTiles], low[4 * kColumnTiles];
   GroupPlanes groups[kSegmentGroups];
 #pragma unroll
@@ -291,7 +292,7 @@ ZINC_DEVICE void run_consumer(const LinearParams& p, const Work& work, int k_seg
   }
 }
 
-// Grid: one block per SM.
+// Grid: at most one block per SM; two never fit, so blocks without work are not needed to keep their placement.
 extern "C" __global__ void __launch_bounds__(gemm_small_wgmma_threads(kShape), 1)
     gemm_small_wgmma(__grid_constant__ const LinearParams p) {
   extern __shared__ __align__(1024) u8 smem_bytes[];

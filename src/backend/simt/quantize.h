@@ -92,11 +92,13 @@ ZINC_DEVICE void store_f16_sum(int sum, u16* to) {
 // The lane's part of the image for gemm_small_wgmma.cu.
 ZINC_DEVICE void store_image(const QuantizedVec8& r, const Q8Activation& out, int row, int segment) {
   const int lane = lane_id(), piece = lane % 16 / 2 ^ row & 7;
-  const long long image_row = static_cast<long long>(segment) * out.image_rows + row;
-  unsigned char* to = out.image + (image_row + (segment + lane / 16) * static_cast<long long>(out.image_rows)) * 128;
-  reinterpret_cast<int2*>(to)[2 * piece + lane % 2] = r.words;
-  if (lane % 4 == 0) store_f16_sum(r.sum, out.image_sums + image_row * (2 * kSegmentGroups) + lane / 4);
-  if (lane == 0) out.image_scales[image_row] = r.scale;
+  const int image_row = segment * out.image_rows + row, half_row = image_row + (segment + lane / 16) * out.image_rows;
+  reinterpret_cast<int2*>(out.image)[half_row * 16 + 2 * piece + lane % 2] = r.words;
+  if (lane % 4 == 0) {
+    u16* sums = reinterpret_cast<u16*>(out.image + image_sums_at(out.stride, out.image_rows) + image_row * kImageSumBytes);
+    store_f16_sum(r.sum, sums + lane / 4);
+  }
+  if (lane == 0) reinterpret_cast<float*>(out.image + image_scales_at(out.stride, out.image_rows))[image_row] = r.scale;
 }
 
 ZINC_DEVICE void store_q8(const QuantizedVec8& r, const Q8Activation& out, long long row, int segment, int q8_block) {

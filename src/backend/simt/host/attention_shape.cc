@@ -25,17 +25,17 @@ int unit_smem_bytes(const simt::KvLayer& kv, int tile_heads) {
 int mma_warps(const simt::KvLayer& kv, const gpu::KvFormat& format, const DeviceLimits& device) {
   const int n = format.name == "f32" || !device.has_tensor_cores() ? 0 : simt::warps_per_kv_tile(kv.k_dim, kv.v_dim);
   if (n == 0 || unit_smem_bytes(kv, 1) > device.max_shared_bytes) return 0;
-  const size_t prefill_bytes = prefill_smem_bytes(kv, {.n_warps = n, .n_sets = 1, .act = kNoAct});
+  const size_t prefill_bytes = prefill_smem_bytes(kv, {.n_warps = n, .n_sets = 1, .act = kNoAct, .has_q8 = 0});
   return prefill_bytes <= static_cast<size_t>(device.max_shared_bytes) ? n : 0;
 }
 
 // Two sets of rows per warp group share the loaded keys and values, if shared memory allows. With all positions of a
 // tile in one warp they also need all its registers, which suffice only as compiled for Hopper.
 simt::AttentionMmaShape mma_shape(const simt::KvLayer& kv, int n_warps, const DeviceLimits& device) {
-  const simt::AttentionMmaShape two_sets{.n_warps = n_warps, .n_sets = 2, .act = kNoAct};
+  const simt::AttentionMmaShape two_sets{.n_warps = n_warps, .n_sets = 2, .act = kNoAct, .has_q8 = 0};
   const bool has_two_sets = prefill_smem_bytes(kv, two_sets) <= static_cast<size_t>(device.max_shared_bytes) &&
                             (n_warps > 1 || device.has_wgmma());
-  return has_two_sets ? two_sets : simt::AttentionMmaShape{.n_warps = n_warps, .n_sets = 1, .act = kNoAct};
+  return has_two_sets ? two_sets : simt::AttentionMmaShape{.n_warps = n_warps, .n_sets = 1, .act = kNoAct, .has_q8 = 0};
 }
 
 int prefill_rows(const simt::AttentionMmaShape& shape) {

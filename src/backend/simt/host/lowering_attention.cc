@@ -125,6 +125,7 @@ Status Lowering::lower_prefill_mma(simt::AttentionParams params, int n_warps) {
   const int heads_per_kv_head = params.n_heads / params.kv.kv_heads;
   simt::AttentionMmaShape shape = mma_shape(params.kv, n_warps, device_);
   shape.act = params.act;
+  shape.has_q8 = params.q8.q ? 1 : 0;
   params.heads_per_tile = std::min(heads_per_kv_head, prefill_rows(shape));
   params.tokens_per_tile = prefill_rows(shape) / params.heads_per_tile;
   return emit(kv_program("attention_mma", shape_definition("AttentionMmaShape", shape)), "attention_prefill", params,

@@ -127,6 +127,7 @@ Status Lowering::lower_tensor_cores(const gpu::MatmulCall& call, simt::LinearPar
 }
 
 Status Lowering::lower_gemm_small(const gpu::MatmulCall& call, const simt::LinearParams& params, int n_rows) {
+  ZINC_CHECK(!call.act);  // it has no gated epilogue
   const DeviceMatrix& matrix = matrix_of(call.first());
   const bool has_experts = call.has_experts();
   const int n_columns = has_experts ? expert_tile_tokens(n_rows, matrix.n_experts) : n_rows;
@@ -146,6 +147,7 @@ bool Lowering::runs_gemm_small_wgmma(const gpu::MatmulCall& call, const simt::Li
 }
 
 Status Lowering::lower_gemm_small_wgmma(const gpu::MatmulCall& call, const simt::LinearParams& params, int n_rows) {
+  ZINC_CHECK(!call.act);
   const DeviceMatrix& matrix = matrix_of(call.first());
   const int segment_bytes = matrix.format->segment_bytes();
   const int64_t n_row_tiles = n_wgmma_row_tiles(params);
@@ -174,7 +176,9 @@ Status Lowering::lower_float_gemm(const gpu::MatmulCall& call, simt::LinearParam
     const int64_t n_tiles = n_blocks * ceil_div(n_rows, t.n_columns);
     params.n_splits = 1;
     while (2 * params.n_splits <= max_splits && n_tiles * params.n_splits < 2 * device_.n_sms) params.n_splits *= 2;
-    const size_t shared = float_shared_bytes(*matrix.format, t, params.n_splits, matrix.n_segments);
+    const auto shared_bytes = [&] { return float_shared_bytes(*matrix.format, t, params.n_splits, matrix.n_segments); };
+    if (tile == 0 && shared_bytes() > static_cast<size_t>(device_.max_shared_bytes)) params.n_splits = 1;
+    const size_t shared = shared_bytes();
     const bool fits = shared <= static_cast<size_t>(device_.max_shared_bytes);
     if (tile > 0 && (!fits || 4 * n_tiles * params.n_splits < 3 * device_.n_sms)) continue;
     Launch launch = Launch::of(params);

@@ -131,7 +131,8 @@ Status Lowering::lower(const gpu::RouteCall& call) {
                            .n_blocks_done = workspace_.route_blocks_done()};
   const auto is_tiled = [&](const Node* reader) {  // else each pair reads its expert
     return reader->op == Op::moe_linear && matrix_of(*reader).format->q8_block > 0 &&
-           (runs_gemm_small() || !is_small(n.in[0], 1));
+           (runs_gemm_small_experts(int64_t{max_rows(n.in[0])} * shape.n_experts_used, shape.n_experts) ||
+            !is_small(n.in[0], 1));
   };
   if (std::ranges::any_of(workspace_.uses().readers(n.out[0]), is_tiled)) {
     params.tile_tokens = expert_tile_tokens(int64_t{max_rows(n.in[0])} * shape.n_experts_used, shape.n_experts);

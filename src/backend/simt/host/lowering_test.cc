@@ -29,8 +29,8 @@ TEST(SimtKernels, exist_for_every_panel_format) {
 }
 
 TEST(SimtKernels, a_shape_is_written_in_the_order_of_its_fields) {
-  const simt::AttentionMmaShape shape{.n_warps = 4, .n_sets = 1, .act = -1};
-  EXPECT_EQ(shape_definition("AttentionMmaShape", shape), "inline constexpr AttentionMmaShape kShape = {4, 1, -1};");
+  const simt::AttentionMmaShape shape{.n_warps = 4, .n_sets = 1, .act = -1, .has_q8 = 1};
+  EXPECT_EQ(shape_definition("AttentionMmaShape", shape), "inline constexpr AttentionMmaShape kShape = {4, 1, -1, 1};");
 }
 
 }  // namespace

@@ -9,9 +9,6 @@
 namespace zinc::simt::host {
 namespace {
 
-// Per K segment and row of the image for gemm_small_wgmma.cu: scale, and sums of groups in two parts.
-constexpr size_t kImageScaleBytes = sizeof(float), kImageSumBytes = 2 * simt::kSegmentGroups * sizeof(uint16_t);
-
 // Rows of the image, in whole tiles; 0: there is none.
 int64_t image_rows(const DeviceLimits& device, int max_tokens, const gpu::QuantizedActivation& activation,
                    size_t n_rows) {
@@ -27,6 +24,7 @@ bool has_gated_epilogue(const DeviceLimits& device, int max_tokens, const PanelF
                         int64_t n_rows) {
   if (format.q8_block == 0) return has_experts || (max_tokens == 1 && has_decode_kernels(device) && n_rows == 1);
   if (runs_gemm_small(device, max_tokens)) return false;
+  if (format.q8_block > 0 && has_experts && may_run_gemm_small_experts(device, max_tokens)) return false;
   if (n_rows <= gpu::kMaxSplitTokens) return true;
   return !device.has_tensor_cores() || gemm_shared_bytes(format) > static_cast<size_t>(device.max_shared_bytes);
 }
@@ -39,15 +37,18 @@ size_t q8_aux_bytes(const DeviceLimits& device, int max_tokens, const gpu::Quant
                     size_t n_rows) {
   const size_t n_segments = static_cast<size_t>(ceil_div(activation.n_in, simt::kSegmentElems));
   if (!device.has_wgmma()) return 0;
-  const size_t n_image_rows = static_cast<size_t>(image_rows(device, max_tokens, activation, n_rows));
-  const size_t image = n_segments * n_image_rows * (simt::kSegmentElems + kImageScaleBytes + kImageSumBytes);
+  const int64_t n_image_rows = image_rows(device, max_tokens, activation, n_rows);
+  const size_t image = static_cast<size_t>(
+      simt::image_bytes(static_cast<int>(n_segments) * simt::kSegmentElems, static_cast<int>(n_image_rows)));
   if (runs_gemm_small(device, max_tokens)) return image;
   const size_t n_aux = activation.block == simt::kGroupElems ? simt::kSegmentElems : 2 * simt::kSegmentGroups;
   return image + n_rows * n_segments * n_aux * sizeof(uint16_t);
 }
 
-bool quantizes_attention(const Graph& graph, const gpu::Cache& cache, const DeviceLimits& device,
+// attention_prefill with a quantized KV cache has no registers left for it.
+bool quantizes_attention(const Graph& graph, const gpu::Cache& cache, const DeviceLimits& device, const Bucket& bucket,
                          const Node& attention) {
+  if (gpu::has_prefill_rows(gpu::class_of(bucket)) && cache.kv_format().name != "f16") return false;
   const simt::KvLayer kv = simt_kv_layer(cache.kv_layer(attention.as<zinc::AttentionParams>().cache_layer));
   const int heads_per_kv_head = static_cast<int>(graph.info(attention.in[0]).shape[0]) / kv.kv_heads;
   return mma_warps(kv, cache.kv_format(), device) > 0 && has_whole_segments(kv, heads_per_kv_head, device);
@@ -144,8 +145,8 @@ Result<std::unique_ptr<Workspace>> Workspace::allocate(const Graph& graph, const
                                                     const gpu::QuantizedActivation& activation, size_t n_rows) {
                                   return q8_aux_bytes(limits, max_tokens, activation, n_rows);
                                 }};
-  options.kernels.quantizes_attention = [&graph, &cache, limits](const Node& attention) {
-    return quantizes_attention(graph, cache, limits, attention);
+  options.kernels.quantizes_attention = [&graph, &cache, limits, bucket](const Node& attention) {
+    return quantizes_attention(graph, cache, limits, bucket, attention);
   };
   std::unique_ptr<Workspace> workspace(new Workspace(graph, weights, cache, bucket, options));
   workspace->is_in_mma_order_ = is_small;
@@ -229,16 +230,12 @@ simt::Q8Activation Workspace::quantized(const gpu::QuantizedActivation& activati
                          .stride = buffers.stride,
                          .is_in_mma_order = is_in_mma_order_ ? 1 : 0};
   const int64_t n_image_rows = image_rows(limits_, bucket_.max_tokens, activation, buffers.n_rows);
-  const size_t n_rows = static_cast<size_t>(n_image_rows * (buffers.stride / simt::kSegmentElems));
-  const size_t image_bytes = n_rows * (simt::kSegmentElems + kImageScaleBytes + kImageSumBytes);
-  if (!is_in_mma_order_ && buffers.aux != 0) {
-    out.wgmma_aux = reinterpret_cast<unsigned short*>(buffers.aux + image_bytes);
-  }
-  if (n_image_rows == 0) return out;
   out.image_rows = static_cast<int>(n_image_rows);
-  out.image = reinterpret_cast<unsigned char*>(buffers.aux);
-  out.image_sums = reinterpret_cast<unsigned short*>(out.image + n_rows * simt::kSegmentElems);
-  out.image_scales = reinterpret_cast<float*>(out.image + n_rows * (simt::kSegmentElems + kImageSumBytes));
+  if (n_image_rows > 0) out.image = reinterpret_cast<unsigned char*>(buffers.aux);
+  if (!is_in_mma_order_ && buffers.aux != 0) {
+    out.wgmma_aux = reinterpret_cast<unsigned short*>(
+        buffers.aux + static_cast<uint64_t>(simt::image_bytes(out.stride, out.image_rows)));
+  }
   return out;
 }
 

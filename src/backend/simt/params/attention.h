@@ -96,6 +96,7 @@ struct AttentionMmaShape {
   int n_warps;  // warps_per_kv_tile()
   int n_sets;   // sets of 16 query rows per warp group
   int act;      // of the output gate; kNoAct: none
+  int has_q8;   // its result is quantized
 };
 // A lane's accumulator over all chunks of a row set: in registers if eight warps share the scores of a tile.
 inline constexpr int kAccumulatorFloats = 36;

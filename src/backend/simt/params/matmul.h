@@ -44,7 +44,7 @@ struct ExpertTiles {
   int* n_tiles;
 };
 
-// One input times up to three matrices of equal width and format.
+// One input times up to kMaxParts matrices of equal width and format.
 struct LinearParams {
   Matrix parts[kMaxParts];
   float* outs[kMaxParts];
@@ -67,7 +67,7 @@ struct LinearParams {
   int n_splits;                      // gemm_floats.cu: blocks of a cluster, which split the K segments
   const int* expert_ids;             // [rows, n_experts_used]; null: one matrix for all
   int n_experts_used, x_per_expert;  // x_per_expert: each selected expert has its own input row
-  ExpertTiles tiles;                 // of token-expert pairs, for gemm.cu and gemm_wgmma.cu
+  ExpertTiles tiles;                 // of token-expert pairs, for the gemms
 };
 
 // How gemm_wgmma.cu applies a format's scales.

@@ -40,13 +40,22 @@ struct Q8Activation {
   int stride;           // a multiple of kSegmentElems
   int is_in_mma_order;  // q is for gemm_small.cu: the words of a segment are in the order of mma_word()
   // For gemm_small_wgmma.cu; null: unused. An image of the shared memory of its tiles: [segment][2][image_rows][128]
-  // bytes in swizzled pieces of 16; [segment][image_rows] scales; [segment][image_rows][16] sums of groups as f16 in
-  // two parts.
+  // bytes in swizzled pieces of 16; [segment][image_rows][16] sums of groups as f16 in two parts;
+  // [segment][image_rows] scales.
   unsigned char* image = nullptr;
-  float* image_scales = nullptr;
-  unsigned short* image_sums = nullptr;
   int image_rows = 0;
 };
+inline constexpr int kImageSumBytes = 4 * kSegmentGroups;  // per row and segment
+ZINC_HOST_DEVICE long long image_sums_at(int stride, int image_rows) {
+  return static_cast<long long>(stride) * image_rows;
+}
+ZINC_HOST_DEVICE long long image_scales_at(int stride, int image_rows) {
+  return image_sums_at(stride, image_rows) +
+         static_cast<long long>(stride / kSegmentElems * kImageSumBytes) * image_rows;
+}
+ZINC_HOST_DEVICE long long image_bytes(int stride, int image_rows) {
+  return image_scales_at(stride, image_rows) + static_cast<long long>(stride / kSegmentElems * 4) * image_rows;
+}
 // Index of word `word` (four int8) of quant group `group` in a segment in mma order: lane i of a quad reads its B
 // fragments of mma.m16n8k32, words i and i + 4 of a group, as 16 bytes for two groups.
 ZINC_HOST_DEVICE int mma_word(int group, int word) { return group / 2 * 16 + word % 4 * 4 + group % 2 * 2 + word / 4; }
