@@ -95,7 +95,8 @@ ZINC_DEVICE void store_image(const QuantizedVec8& r, const Q8Activation& out, in
   const int image_row = segment * out.image_rows + row, half_row = image_row + (segment + lane / 16) * out.image_rows;
   reinterpret_cast<int2*>(out.image)[half_row * 16 + 2 * piece + lane % 2] = r.words;
   if (lane % 4 == 0) {
-    u16* sums = reinterpret_cast<u16*>(out.image + image_sums_at(out.stride, out.image_rows) + image_row * kImageSumBytes);
+    u16* sums =
+        reinterpret_cast<u16*>(out.image + image_sums_at(out.stride, out.image_rows) + image_row * kImageSumBytes);
     store_f16_sum(r.sum, sums + lane / 4);
   }
   if (lane == 0) reinterpret_cast<float*>(out.image + image_scales_at(out.stride, out.image_rows))[image_row] = r.scale;

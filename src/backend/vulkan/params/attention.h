@@ -39,7 +39,7 @@ struct AttentionParams {
   uint64_t gate;           // output gate, decode only; 0: none
   int n_rows, n_heads, heads_per_tile, tokens_per_tile, n_chunks, window;
   float scale, softcap;
-  int gate_stride, gate_act;            // gate_stride: between heads
+  int gate_stride, gate_act;                      // gate_stride: between heads
   int units, n_units, prefill_tokens, max_units;  // gpu/attention_units.h: indices in the step's upload; their limit
 };
 
