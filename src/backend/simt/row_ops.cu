@@ -34,7 +34,7 @@ ZINC_KERNEL_2_PER_SM norm_rows(NormParams p) {
   Vec8 x[kMaxNormSegments], weights[kMaxNormSegments];
 #pragma unroll
   for (int j = 0; j < kMaxNormSegments; ++j) {
-    if (p.weight && offset(j) < p.width) weights[j] = load_vec8(p.weight, offset(j), p.width);
+    if (p.weight) weights[j] = load_vec8(p.weight, offset(j), p.width);  // zero past the end
   }
   const int n_rows = step_count(p.n_rows);
   wait_dependency();
