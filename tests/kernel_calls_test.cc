@@ -87,7 +87,8 @@ std::string vulkan_step(const Model& model, const Graph& graph, const gpu::StepC
 std::string steps_of(const Model& model, const Graph& graph, std::string_view what) {
   std::string text;
   // Decode, a small batch, a long prompt: the matmuls of each have kernels of their own.
-  for (const gpu::StepClass& sizes : {gpu::StepClass{1, 1}, gpu::StepClass{16, 2}, gpu::StepClass{128, 1}}) {
+  for (const gpu::StepClass& sizes :
+       {gpu::StepClass{1, 1}, gpu::StepClass{4, 2}, gpu::StepClass{16, 2}, gpu::StepClass{128, 1}}) {
     const std::string rows = sizes.max_tokens == 1 ? "1 row" : fmt::format("{} rows", sizes.max_tokens);
     text += fmt::format("{}cuda, H200, {}\n{}", what, rows, cuda_step(model, graph, sizes));
     text += fmt::format("{}vulkan, NVIDIA, {}\n{}", what, rows, vulkan_step(model, graph, sizes));

@@ -98,8 +98,10 @@ class DeviceFunctions : public testing::Test {
   std::unique_ptr<Device> device_;
 };
 
-std::string shape(int n_in, int n_matrices, int is_normed, int n_warp_pairs, int cluster_size = 1) {
+std::string shape(int n_in, int n_matrices, int is_normed, int n_warp_pairs, int cluster_size = 1, int n_columns = 1) {
   const simt::GemvShape s{.n_in = n_in,
+                          .n_columns = n_columns,
+                          .n_tokens = 1,
                           .n_matrices = n_matrices,
                           .n_input_rows = 1,
                           .is_normed = is_normed,
@@ -107,8 +109,9 @@ std::string shape(int n_in, int n_matrices, int is_normed, int n_warp_pairs, int
                           .expert_panels = 0,
                           .n_warp_pairs = n_warp_pairs,
                           .cluster_size = cluster_size,
+                          .blocks_per_token = 0,
                           .max_panels = 1,
-                          .x_bytes = simt::segment_count(n_in) * simt::input_segment_bytes(true),
+                          .x_bytes = n_columns * simt::segment_count(n_in) * simt::input_segment_bytes(true),
                           .partial_floats = 0,
                           .pipeline_bytes = 0};
   return simt::host::shape_definition("GemvShape", s) +
@@ -189,7 +192,7 @@ TEST_F(DeviceFunctions, top_k_router_selects_the_best_experts_and_their_weights)
     logits[e] = partial[e] + partial[kExperts + e] + partial[2 * kExperts + e] + bias[e];
   }
   for (const int normalization : {simt::kSoftmaxOverAll, simt::kSoftmaxOverAllNormalized, simt::kSoftmaxOfSelected}) {
-    const Kernel kernel{.definitions = "",
+    const Kernel kernel{.definitions = shape(256, 1, 0, 4),
                         .header = "gemv_routing.h",
                         .body = fmt::format(R"(
       __shared__ RoutedExperts routed;
@@ -209,7 +212,7 @@ TEST_F(DeviceFunctions, top_k_router_selects_the_best_experts_and_their_weights)
 TEST_F(DeviceFunctions, top_k_router_does_not_select_nan) {
   Floats logits = random_floats(32, 3);
   *std::ranges::max_element(logits) = NAN;
-  const Kernel kernel{.definitions = "",
+  const Kernel kernel{.definitions = shape(256, 1, 0, 4),
                       .header = "gemv_routing.h",
                       .body = R"(
     __shared__ RoutedExperts routed;
@@ -241,7 +244,7 @@ TEST_F(DeviceFunctions, epilogues_add_segments_in_order_then_scale_bias_activati
     template <class Epilogue, class Part>
     ZINC_DEVICE void store(const TestParams& p, int i, Epilogue epilogue, const Part& part) {
       const int o = threadIdx.x, expert = 2;
-      epilogue.load(part, expert, o);
+      epilogue.load(part, expert, 0, o);
       p.out[32 * i + o] = epilogue.value(part, expert, p.floats(0) + o);
     })"};
   const Floats out = run(kernel, Inputs{partial, vectors}, 6 * 32);
@@ -424,23 +427,33 @@ class DeviceDot : public DeviceFunctions, public testing::WithParamInterface<con
   std::vector<Floats> weights_;
 };
 
-// The gemv's two lanes per row, and linear.cu's one, compute the same bits; both are near the dot product.
+// The gemv's two lanes per row, its tiles of several columns and linear.cu's lane compute the same bits, near the dot
+// product. The columns after the first one are its negative.
 TEST_P(DeviceDot, of_a_segment_is_that_of_linear_and_near_the_exact_one) {
+  constexpr int kColumns = 3;
   const bool is_float = GetParam()->q8_block == 0;
   make_segment();
   const Floats x = random_floats(simt::kSegmentElems, 13);
+  const auto run_body = [&](const std::string& body, int n_columns, size_t n_out) {
+    const Kernel kernel{.definitions = shape(256, 1, 0, 4, 1, n_columns),
+                        .header = "gemv_prologue.h",
+                        .body = "const u8* segment = static_cast<const u8*>(p.in[0]);" + body,
+                        .format = std::string(GetParam()->name)};
+    return run(kernel, {std::span<const std::byte>(segment_), std::as_bytes(std::span(x))}, n_out);
+  };
   for (const int n_groups : GetParam()->q8_block == simt::kSegmentElems ? std::vector{8} : std::vector{8, 3}) {
     const std::string quantized = fmt::format(R"(
       Q8Segment *own = reinterpret_cast<Q8Segment*>(shared + kSmem.x), *plain = own + 1;
       const QuantizedVec8 r = quantize_vec8(load_vec8(p.floats(1), lane_id() * 8, 256), F::kQ8Block);
-      SharedRow<F::kQ8Block>::write(load_vec8(p.floats(1), lane_id() * 8, 256), 0, shared + kSmem.x);
+      SharedRow<F::kQ8Block>::write(load_vec8(p.floats(1), lane_id() * 8, 256), 0, 0, shared + kSmem.x);
       reinterpret_cast<int2*>(plain->quants)[lane_id()] = r.words;
       if (lane_id() % 4 == 0) plain->scales[lane_id() / 4] = r.scale;
       if (lane_id() % 4 == 0) plain->sums[lane_id() / 4] = r.sum;
       __syncwarp();
       for (int row = lane_id() % 16; row < 32; row += 16) {{
-        const float value = HalfSegment<F>(segment, row).dot(*own, {0});
-        if (lane_half() != 0) p.out[row] = value;
+        float value[1];
+        HalfSegment<F>(segment, row).dot(own, {0}, value);
+        if (lane_half() != 0) p.out[row] = value[0];
       }}
       LoadedSegment<F> loaded;
       loaded.load(segment, lane_id(), {0});
@@ -449,7 +462,9 @@ TEST_P(DeviceDot, of_a_segment_is_that_of_linear_and_near_the_exact_one) {
       p.out[32 + lane_id()] = value[0];)",
                                               n_groups);
     const std::string floats = fmt::format(R"(
-      p.out[lane_id()] = dot_float_segment<F>(segment, lane_id(), p.floats(1), {0});
+      float value[1];
+      dot_float_segment<F>(segment, lane_id(), p.floats(1), 0, {0}, value);
+      p.out[lane_id()] = value[0];
       float sum = 0, w[32];
       for (int g = 0; g < {0}; ++g) {{
         decode_group<F>(segment, lane_id(), g, w);
@@ -457,12 +472,32 @@ TEST_P(DeviceDot, of_a_segment_is_that_of_linear_and_near_the_exact_one) {
       }}
       p.out[32 + lane_id()] = sum;)",
                                            n_groups);
-    const Kernel kernel{
-        .definitions = shape(256, 1, 0, 4),
-        .header = "gemv_prologue.h",
-        .body = "const u8* segment = static_cast<const u8*>(p.in[0]);" + (is_float ? floats : quantized),
-        .format = std::string(GetParam()->name)};
-    const Floats out = run(kernel, {std::span<const std::byte>(segment_), std::as_bytes(std::span(x))}, 64);
+    const std::string columns = fmt::format(R"(
+      for (int c = 0; c < kColumns; ++c) {{
+        Vec8 x = load_vec8(p.floats(1), lane_id() * 8, 256);
+        for (int i = 0; i < 8; ++i) x.v[i] = c == 0 ? x.v[i] : -x.v[i];
+        SharedRow<F::kQ8Block>::write(x, c, 0, shared + kSmem.x);
+      }}
+      __syncwarp();
+      {})",
+                                            is_float ? fmt::format(R"(
+      float values[kColumns];
+      dot_float_segment<F>(segment, lane_id(), reinterpret_cast<float*>(shared + kSmem.x), 256, {}, values);
+      for (int c = 0; c < kColumns; ++c) p.out[32 * c + lane_id()] = values[c];)",
+                                                                   n_groups)
+                                                     : fmt::format(R"(
+      const SharedColumns<F, kColumns> x(*reinterpret_cast<Q8ColumnSegment<kColumns>*>(shared + kSmem.x));
+      for (int row = lane_id() / 4; row < 32; row += 16) {{
+        float values[1][4];
+        mma_segment<F>(segment, row, x, {}, values);
+        for (int e = 0; e < 4; ++e) {{
+          const int c = lane_id() % 4 * 2 + e % 2;
+          if (c < kColumns) p.out[32 * c + row + e / 2 * 8] = values[0][e];
+        }}
+      }})",
+                                                                   n_groups));
+    const Floats out = run_body(is_float ? floats : quantized, 1, 64);
+    const Floats of_columns = run_body(columns, kColumns, 32 * kColumns);
     for (size_t row = 0; row < simt::kPanelRows; ++row) {
       double sum = 0, magnitude = 0;
       for (size_t k = 0; k < static_cast<size_t>(n_groups) * 32; ++k) {
@@ -470,6 +505,9 @@ TEST_P(DeviceDot, of_a_segment_is_that_of_linear_and_near_the_exact_one) {
         magnitude += std::fabs(double{weights_[row][k]});
       }
       EXPECT_EQ(out[row], out[32 + row]) << row;
+      EXPECT_EQ(out[row], of_columns[row]) << row;
+      EXPECT_EQ(out[row], -of_columns[32 + row]) << row;
+      EXPECT_EQ(out[row], -of_columns[64 + row]) << row;
       EXPECT_NEAR(out[row], sum, magnitude * (is_float ? 1e-6 : 4.0 / 127 / 2)) << row;  // half a step of x
       EXPECT_GT(magnitude, 0) << row;
     }

@@ -212,7 +212,7 @@ TEST_F(CudaPlanTest, an_add_of_experts_and_a_matmul_is_the_epilogue_of_the_matmu
   ASSERT_TRUE(plan->wait().ok());
 }
 
-TEST_F(CudaPlanTest, a_packed_gate_up_matrix_of_experts_is_one_launch_in_decode) {
+TEST_F(CudaPlanTest, a_packed_gate_up_matrix_of_experts_is_one_launch_in_steps_of_few_rows) {
   constexpr int kExperts = 8, kWide = 64;
   const Format& q8 = *find_format("q8_0");
   weights_set_.add("router", {kExperts, kDim});
@@ -225,7 +225,7 @@ TEST_F(CudaPlanTest, a_packed_gate_up_matrix_of_experts_is_one_launch_in_decode)
   const Value act = g.gated_act(Act::gelu, g.slice(both, 0, kWide), g.slice(both, kWide, kWide));
   const Value out = g.moe_linear(act, {.weight = g.weight("down", {kExperts, kDim, kWide})}, ids);
   set_graph(g, g.add(x, g.moe_combine(out, weights)), {});
-  const std::unique_ptr<Plan> plan = compile({.max_tokens = 4, .max_seqs = 1, .max_outputs = 1});
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 16, .max_seqs = 1, .max_outputs = 1});
   start(*plan, 0, 1);
   // The router, the experts' gate and up, their down with the weighted sum.
   EXPECT_EQ(kernels_of(*fake().last_replay), (std::vector<std::string>{"embed", "gemv", "gemv_experts", "gemv_moe_down",
@@ -236,9 +236,12 @@ TEST_F(CudaPlanTest, a_packed_gate_up_matrix_of_experts_is_one_launch_in_decode)
   EXPECT_NE(logits, nullptr);
   EXPECT_EQ(params_of<MoeDown>((*fake().last_replay)[3]).experts.partial, logits);
   ASSERT_TRUE(plan->wait().ok());
-  start(*plan, 0, 3);
-  EXPECT_EQ(std::ranges::count(kernels_of(*fake().last_replay), "gated_act"), 1);
-  ASSERT_TRUE(plan->wait().ok());
+  for (const int n_tokens : {3, 12}) {
+    start(*plan, 0, n_tokens);
+    EXPECT_EQ(std::ranges::count(kernels_of(*fake().last_replay), "gated_act"), n_tokens > 8 ? 1 : 0) << n_tokens;
+    EXPECT_EQ(std::ranges::count(kernels_of(*fake().last_replay), "gemv_experts"), n_tokens > 8 ? 0 : 1) << n_tokens;
+    ASSERT_TRUE(plan->wait().ok());
+  }
 }
 
 TEST_F(CudaPlanTest, every_kernel_after_the_first_may_start_early) {
@@ -323,6 +326,7 @@ TEST_F(CudaPlanTest, experts_wait_for_a_residual_sum_written_by_the_routers_laun
 // pair.
 TEST(GemvShapeTest, stages_are_a_multiple_of_the_warp_pairs_if_the_pipeline_is_large_enough) {
   simt::GemvShape shape{};
+  shape.n_columns = shape.cluster_size = 1;
   shape.n_warp_pairs = 6;
   shape.pipeline_bytes = 74496;
   EXPECT_EQ(simt::pipeline_stages(shape, 6720), 11);

@@ -78,7 +78,7 @@ TEST_F(CudaPlanTest, a_bucket_without_small_classes_replays_the_smallest_that_it
   }
 }
 
-TEST_F(CudaPlanTest, steps_of_one_row_are_fused_and_larger_ones_use_tensor_cores) {
+TEST_F(CudaPlanTest, steps_of_few_rows_are_fused_and_larger_ones_use_tensor_cores) {
   const std::unique_ptr<Plan> plan = compile({.max_tokens = 256, .max_seqs = 2, .max_outputs = 64});
   start(*plan, 0, 1);
   const std::vector<std::string> layer = {"gemv", "attention_decode", "gemv"};
@@ -87,7 +87,17 @@ TEST_F(CudaPlanTest, steps_of_one_row_are_fused_and_larger_ones_use_tensor_cores
   for (const char* kernel : {"gemv", "sample_parts", "sample_rows"}) expected.emplace_back(kernel);
   EXPECT_EQ(kernels_of(*fake().last_replay), expected);
   ASSERT_TRUE(plan->wait().ok());
-  for (const auto& [n_tokens, kernel] : {std::pair{3, "gemm_small"}, {100, "gemm_small"}, {200, "gemm_wgmma"}}) {
+  start(*plan, 0, 3);
+  expected = {"embed"};
+  for (int i = 0; i < 2; ++i) {
+    for (const char* kernel : {"gemv", "prepare_heads", "attention_units", "gemv"}) expected.emplace_back(kernel);
+  }
+  for (const char* kernel : {"copy_parts", "gemm_floats_8x1", "sample_parts", "sample_rows"}) {
+    expected.emplace_back(kernel);
+  }
+  EXPECT_EQ(kernels_of(*fake().last_replay), expected);
+  ASSERT_TRUE(plan->wait().ok());
+  for (const auto& [n_tokens, kernel] : {std::pair{100, "gemm_small"}, {200, "gemm_wgmma"}}) {
     start(*plan, 0, n_tokens);
     const std::vector<std::string> kernels = kernels_of(*fake().last_replay);
     EXPECT_EQ(std::ranges::count(kernels, kernel), 4) << n_tokens;  // q, k, v together and o, of both layers

@@ -35,12 +35,7 @@ MatmulPart* find_part(Matcher& m, const Node* node) {
 
 // ---- launches ----
 
-bool is_gemv(const Matcher& m, const MatmulCall& call) {
-  if (!m.is_decode || !m.limits.has_mixed_gemv) return false;
-  const Node& first = call.first();
-  if (!call.has_experts()) return m.width(first.in[0]) == m.matrix(first).n_in;
-  return m.shape(first.in[0]).n_dims() == 1 && m.width(first.in[2]) <= m.limits.max_experts_used;
-}
+bool is_gemv(const Matcher& m, const MatmulPart& part) { return part.is_split_k() || runs_gemv(m, *part.node); }
 
 // The next launch takes these parts of `rest`: gate and up, then in a gemv the split-K parts too; without them all
 // parts that fit, or those of one format.
@@ -52,8 +47,9 @@ std::vector<MatmulPart> take_parts(const Matcher& m, const MatmulCall& call, boo
   for (const MatmulPart& part : rest) {
     const bool is_gate = taken.size() < n_gate_parts;
     bool fits = taken.empty() || is_gate;
-    if (!fits && call.is_gemv) fits = !call.has_experts() && (!has_gate || part.is_split_k());
-    if (!fits && !call.is_gemv && !has_gate) {
+    const bool in_gemv = !taken.empty() && is_gemv(m, taken[0]);
+    if (!fits && in_gemv) fits = is_gemv(m, part) && !call.has_experts() && (!has_gate || part.is_split_k());
+    if (!fits && !in_gemv && !has_gate && !is_gemv(m, part)) {
       fits = m.matrix(*part.node).format == m.matrix(*taken[0].node).format && taken.size() < m.limits.max_launch_parts;
     }
     (fits ? taken : left).push_back(part);
@@ -86,18 +82,18 @@ std::vector<const Node*> nodes_of_launch(const FusedCall& call, const MatmulCall
 
 void append_launches(const Matcher& m, const FusedCall& call, std::vector<FusedCall>& to) {
   MatmulCall matmul = std::get<MatmulCall>(call.kind);
-  matmul.is_gemv = is_gemv(m, matmul);
   std::vector<MatmulPart> rest = matmul.parts;
   for (bool is_first = true; !rest.empty(); is_first = false) {
     MatmulCall launch = matmul;
     launch.parts = take_parts(m, matmul, is_first && matmul.act, rest);
+    launch.is_gemv = is_gemv(m, launch.parts[0]);
     if (!is_first) {
       launch.act = launch.route = nullptr;
       launch.residual.reset();
     }
     const auto is_router = [](const MatmulPart& part) { return part.reader == MatmulPart::Reader::router; };
     launch.launches_dependents_late = launch.route || std::ranges::any_of(launch.parts, is_router);
-    const Node* act = launch.act && !runs_gated_epilogue(m, launch) ? launch.act : nullptr;
+    const Node* act = launch.act && !launch.is_gemv && !runs_gated_epilogue(m, launch) ? launch.act : nullptr;
     if (act) launch.act = nullptr;
     std::vector<const Node*> nodes = nodes_of_launch(call, launch);
     to.push_back({std::move(launch), std::move(nodes), call.at});
@@ -183,13 +179,8 @@ void mark_split_k_parts(Matcher& m) {
     }
     MoeDownCall* moe = std::get_if<MoeDownCall>(&call.kind);
     if (!moe || !moe->shared) continue;
-    const Value gate = moe->shared_act->in[0];
-    const Node* producer = m.uses.producer(gate);
-    MatmulPart* part = find_part(m, producer);
-    if (!part || producer->op != Op::linear || producer->in[2] || m.is_q8(*producer) ||
-        m.uses.only_reader(gate) != moe->shared_act) {
-      continue;
-    }
+    MatmulPart* part = find_part(m, m.uses.producer(moe->shared_act->in[0]));
+    if (!part || !is_shared_expert_gate(m, *moe, *part->node)) continue;
     part->reader = MatmulPart::Reader::shared_expert_gate;
     moe->has_partial_gate = true;
   }

@@ -15,6 +15,7 @@ struct Row {
 
 bool always(const Matcher&) { return true; }
 bool in_decode(const Matcher& m) { return m.is_decode; }
+bool has_few_rows(const Matcher& m) { return m.has_few_rows; }
 bool can_add_after_combine(const Matcher& m) { return m.limits.adds_after_combine || m.limits.max_combine_elems > 0; }
 bool has_delta_layers(const Matcher& m) { return !m.is_decode && m.limits.has_delta_layers; }
 bool has_delta_norms(const Matcher& m) { return m.max_tokens() <= m.limits.max_delta_norm_tokens; }
@@ -24,7 +25,7 @@ bool has_norm_residual(const Matcher& m) { return m.limits.max_residual_elems > 
 constexpr std::array<Row, 10> kTable = {{
     {Op::attention, in_decode, match_attention_decode},       // with norms, RoPE and output gate
     {Op::attention, always, match_attention},                 // with norms and RoPE
-    {Op::moe_combine, in_decode, match_moe_down},             // down projections, weighted sum, residual
+    {Op::moe_combine, has_few_rows, match_moe_down},          // down projections, weighted sum, residual
     {Op::linear, always, match_matmuls},                      // of one input
     {Op::moe_linear, always, match_matmuls},                  // of one input
     {Op::moe_combine, can_add_after_combine, match_combine},  // weighted sum, shared expert, residual, norm
@@ -93,7 +94,7 @@ std::vector<FusedCall> fuse(const Graph& graph, const GraphUses& uses, const Wei
   Matcher m(graph, uses, weights, limits, sizes, keeps_values);
   match_table(m);
   if (m.is_decode) fuse_residuals_into_matmuls(m);
-  if (m.is_decode && limits.has_mixed_gemv) mark_split_k_parts(m);
+  if (m.has_few_rows && limits.has_mixed_gemv) mark_split_k_parts(m);
   std::vector<FusedCall> calls = split_launches(m);
   if (m.is_decode && limits.can_join_router) join_routers(m, calls);
   calls = place_quantization(m, std::move(calls));

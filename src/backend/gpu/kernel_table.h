@@ -25,7 +25,10 @@ struct KernelLimits {
   size_t max_matmul_parts;               // matrices of one input that run together
   size_t max_launch_parts;               // of them in one launch, if they have one format
   bool has_decode_kernels = true;        // steps of one row run the kernels for decode
-  bool has_mixed_gemv = false;           // decode: a launch can have matrices of several formats, and split-K parts
+  bool has_mixed_gemv = false;           // gemv: a launch can have matrices of several formats, and split-K parts
+  int max_gemv_rows = 1;                 // steps of up to this many rows run gemv kernels too
+  int max_gemv_row_segments = 0;         // if rows times the K segments of an output are at most these,
+  int64_t max_normed_elems = 0;          // with a norm as prologue if rows times their length are at most these
   bool has_output_row_prologue = false;  // matmuls of a single row have row prologues in larger steps too
   bool has_q8_norm_prologue = false;     // matmuls that quantize their input can norm it too
   int64_t max_prologue_elems = std::numeric_limits<int64_t>::max();  // row length for a norm or gate in a prologue

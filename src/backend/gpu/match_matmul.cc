@@ -35,6 +35,29 @@ const Node* gated_act_of(const Matcher& m, const Node& gate, const Node& up) {
   return is_in_order && is_same_shape ? act : nullptr;
 }
 
+// Steps of few rows. n_matrices: of an output.
+bool fits_gemv(const Matcher& m, const Node& matmul, int n_matrices) {
+  const DeviceMatrix& matrix = m.matrix(matmul);
+  if (!m.has_few_rows || !m.limits.has_mixed_gemv || !m.is_q8(matmul)) return false;
+  if (matmul.op == Op::moe_linear) {
+    return m.shape(matmul.in[0]).n_dims() == 1 && m.width(matmul.in[2]) <= m.limits.max_experts_used;
+  }
+  return m.width(matmul.in[0]) == matrix.n_in &&
+         int64_t{m.max_rows(matmul.in[0])} * matrix.n_segments * n_matrices <= m.limits.max_gemv_row_segments;
+}
+
+// The matmul is the gate or up of a gated activation.
+bool is_gate_or_up(const Matcher& m, const Node& matmul) {
+  const Node* act = m.uses.only_reader(matmul.out[0]);
+  if (!is_op(act, Op::gated_act)) return false;
+  const Node *gate = m.uses.producer(act->in[0]), *up = m.uses.producer(act->in[1]);
+  return gate && up && is_matmul(*gate) && is_matmul(*up) && are_siblings(m, *gate, *up) &&
+         gated_act_of(m, *gate, *up) != nullptr;
+}
+
+// A float matmul that becomes a split-K part (mark_split_k_parts): a router, or the gate of a shared expert.
+bool becomes_split_k(const Matcher& m, const Node& matmul);
+
 // Gate and up become the first parts. Only if no result is read before the activation.
 const Node* find_gate_and_up(const Matcher& m, std::vector<const Node*>& group) {
   int first_use = static_cast<int>(m.nodes().size());
@@ -58,7 +81,7 @@ const Node* find_add(const Matcher& m, const std::vector<const Node*>& group) {
   return m.uses.is_same(add->in[0], add->in[1]) ? nullptr : add;
 }
 
-// Decode: the gated_act that is the only reader of the two slices (gate, up) of a matmul's row.
+// gemv: the gated_act that is the only reader of the two slices (gate, up) of a matmul's row.
 const Node* find_act_of_halves(const Matcher& m, const Node& matmul) {
   std::vector<const Node*> slices = m.uses.readers(matmul.out[0]);
   const int64_t half = m.inner(matmul.out[0]) / 2;
@@ -77,9 +100,10 @@ const Node* find_act_of_halves(const Matcher& m, const Node& matmul) {
   return is_gated ? act : nullptr;
 }
 
-// Decode: gate and up packed in one matrix without bias.
+// gemv: gate and up packed in one matrix without bias.
 const Node* find_packed_gate_up(const Matcher& m, const Node& n) {
   const bool is_expert = n.op == Op::moe_linear;
+  if (!m.is_decode && !fits_gemv(m, n, 2)) return nullptr;
   const bool is_row = is_expert ? m.shape(n.in[0]).n_dims() == 1 && m.width(n.in[2]) <= m.limits.max_experts_used
                                 : m.width(n.in[0]) == m.matrix(n).n_in;
   if (m.limits.gate_up_row_multiple == 0 || !is_row || n.in[is_expert ? 3 : 2]) return nullptr;
@@ -93,6 +117,14 @@ const Node* find_packed_gate_up(const Matcher& m, const Node& n) {
 }
 
 // ---- prologues ----
+
+// The row is a residual sum whose kernel norms it too.
+bool is_normed_with_residual(const Matcher& m, const Node& norm) {
+  const Node* add = m.uses.producer(norm.in[0]);
+  if (is_op(add, Op::mul)) add = m.uses.producer(add->in[0]);
+  return is_op(add, Op::add) &&
+         std::ranges::any_of(add->in, [&](Value v) { return v && is_rms_norm(m.uses.producer(v)); });
+}
 
 // Decode: the norm over heads of a gated norm, whose only reader is the matmul.
 const Node* find_gated_norm(const Matcher& m, const Node& matmul, const Node& act) {
@@ -142,10 +174,11 @@ bool is_router_memory_free(const Matcher& m, const Node& router) {
   return true;
 }
 
-// Decode: the moe_route that the first reader of its ids computes itself. The logits are those of a float matrix that
+// gemv: the moe_route that the first reader of its ids computes itself. The logits are those of a float matrix that
 // only the moe_route reads; only moe_combine nodes read the weights, and they may compute them again.
 const Node* find_route(const Matcher& m, const Node& first) {
-  if (!m.is_decode || first.op != Op::moe_linear || m.shape(first.in[0]).n_dims() != 1) return nullptr;
+  if (!m.has_few_rows || first.op != Op::moe_linear || m.shape(first.in[0]).n_dims() != 1) return nullptr;
+  if (!m.is_decode && !runs_gemv(m, first)) return nullptr;
   const Node* route = m.uses.producer(first.in[2]);
   if (!is_op(route, Op::moe_route) || m.uses.readers(route->out[0]).front() != &first ||
       route->as<MoeRouteParams>().n_used > m.limits.max_experts_used) {
@@ -155,12 +188,41 @@ const Node* find_route(const Matcher& m, const Node& first) {
   if (!is_op(router, Op::linear) || m.uses.only_reader(route->in[0]) != route || m.is_q8(*router)) return nullptr;
   const DeviceMatrix& matrix = m.matrix(*router);
   if (matrix.n_out > m.limits.max_experts || matrix.n_in != m.width(router->in[0])) return nullptr;
+  if (!fits_split_k(m, *router)) return nullptr;
   const bool has_only_sums =
       std::ranges::all_of(m.uses.readers(route->out[1]), [](const Node* r) { return r->op == Op::moe_combine; });
   return has_only_sums && is_router_memory_free(m, *router) ? route : nullptr;
 }
 
+bool becomes_split_k(const Matcher& m, const Node& matmul) {
+  const Node* reader = m.uses.only_reader(matmul.out[0]);
+  if (is_op(reader, Op::moe_route)) {
+    const std::vector<const Node*>& experts = m.uses.readers(reader->out[0]);
+    return !experts.empty() && find_route(m, *experts.front()) == reader;
+  }
+  const FusedCall* call = m.call_of(reader);
+  const MoeDownCall* moe = call ? std::get_if<MoeDownCall>(&call->kind) : nullptr;
+  return moe && is_shared_expert_gate(m, *moe, matmul);
+}
+
 }  // namespace
+
+bool runs_gemv(const Matcher& m, const Node& matmul) {
+  if (!m.is_decode) return fits_gemv(m, matmul, is_gate_or_up(m, matmul) ? 2 : 1);
+  if (!m.limits.has_mixed_gemv) return false;
+  if (matmul.op == Op::linear) return m.width(matmul.in[0]) == m.matrix(matmul).n_in;
+  return m.shape(matmul.in[0]).n_dims() == 1 && m.width(matmul.in[2]) <= m.limits.max_experts_used;
+}
+
+bool fits_split_k(const Matcher& m, const Node& matmul) {
+  return m.is_decode || int64_t{m.max_rows(matmul.in[0])} * m.matrix(matmul).n_in <= m.limits.max_normed_elems;
+}
+
+bool is_shared_expert_gate(const Matcher& m, const MoeDownCall& call, const Node& matmul) {
+  return call.shared && m.uses.producer(call.shared_act->in[0]) == &matmul && matmul.op == Op::linear &&
+         !matmul.in[2] && !m.is_q8(matmul) && m.uses.only_reader(call.shared_act->in[0]) == call.shared_act &&
+         fits_split_k(m, matmul);
+}
 
 const Node* find_gated_head_norm(const Matcher& m, const Node& act) {
   const Node* norm = m.uses.producer(act.in[1]);
@@ -187,6 +249,10 @@ bool is_prologue_norm(const Matcher& m, const Node* norm) {
   const int64_t width = m.inner(out);
   const bool is_row = m.max_rows(out) == 1 && (m.is_decode || m.limits.has_output_row_prologue);
   if (is_row) return is_row_prologue_norm(m, norm);
+  if (m.has_few_rows && m.max_rows(out) * width <= m.limits.max_normed_elems && is_row_prologue_norm(m, norm)) {
+    const auto is_gemv = [&](const Node* r) { return runs_gemv(m, *r) || becomes_split_k(m, *r); };
+    return !is_normed_with_residual(m, *norm) && std::ranges::all_of(m.uses.readers(out), is_gemv);
+  }
   const auto reads_q8_rows = [&](const Node* r) {
     return is_matmul(*r) && m.matrix(*r).n_in == width && m.uses.is_same(r->in[0], out) && m.is_q8(*r);
   };
@@ -202,7 +268,7 @@ Match match_matmuls(const Matcher& m, const Node& first) {
   if (!call.act) call.add = find_add(m, nodes);
   for (const Node* n : nodes) call.parts.push_back({n});
   find_prologue(m, call, nodes);
-  if (m.is_decode && !call.act && !call.add && !call.gate && call.parts.size() == 1) {
+  if (m.has_few_rows && !call.act && !call.add && !call.gate && call.parts.size() == 1) {
     call.act = find_packed_gate_up(m, first);
     call.is_packed_gate_up = call.act != nullptr;
     if (call.act) nodes.insert(nodes.end(), {m.uses.producer(call.act->in[0]), m.uses.producer(call.act->in[1])});

@@ -22,6 +22,8 @@ class Matcher {
         limits(limits),
         keeps_values(keeps_values),
         is_decode(sizes.max_tokens == 1 && limits.has_decode_kernels),
+        has_few_rows(is_decode ||
+                     (sizes.max_tokens <= limits.max_gemv_rows && limits.has_decode_kernels && !keeps_values)),
         weights_(weights),
         sizes_(sizes),
         call_of_(graph.nodes().size()) {}
@@ -31,6 +33,7 @@ class Matcher {
   const KernelLimits& limits;
   const bool keeps_values;
   const bool is_decode;
+  const bool has_few_rows;  // decode, or a step of a few rows that runs gemv kernels
 
   std::span<const Node> nodes() const { return graph.nodes(); }
   const Shape& shape(Value v) const { return graph.info(v).shape; }
@@ -60,6 +63,13 @@ class Matcher {
   std::vector<FusedCall> calls_;
   std::vector<std::optional<size_t>> call_of_;  // per node: index in calls_
 };
+
+// Whether a gemv kernel can run the matmul, alone or with its siblings; of gate and up, with the activation.
+bool runs_gemv(const Matcher& m, const Node& matmul);
+// Whether it can run the matmul as a split-K part.
+bool fits_split_k(const Matcher& m, const Node& matmul);
+// A float matmul whose result only gates the shared expert of `call`.
+bool is_shared_expert_gate(const Matcher& m, const MoeDownCall& call, const Node& matmul);
 
 // The operand of an add that is not `result`.
 Value other_operand(const Matcher& m, const Node& add, Value result);

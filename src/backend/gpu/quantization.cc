@@ -55,7 +55,7 @@ class QuantizationPass {
     const QuantizedActivation read = as_read_by(call.first(), call.x);
     const bool is_written = contains(written_, read);
     if (call.is_gemv && is_read_as_floats(call.x)) return;
-    if (is_written || !quantizes_inline(call)) call.q8 = read;
+    if (is_written || !(call.is_gemv || quantizes_inline(call))) call.q8 = read;
   }
   template <class Call>
   void visit(Call&) {}

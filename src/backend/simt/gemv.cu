@@ -1,4 +1,6 @@
-// out[o] = sum_k x[k] * weight[o, k]: gemv of decode (batch 1), at memory bandwidth, for several matrices of one input.
+// out[t, o] = sum_k x[t, k] * weight[o, k]: gemv of decode (batch 1) and of steps of a few rows (kShape.n_columns), at
+// memory bandwidth, for several matrices of one input. Rows past the step's last one are computed from whatever their
+// memory has; nothing reads them.
 // A program begins with the formats of its matrices (Formats), kShape, kPdl, and its policies: Prologue, Epilogue and
 // SplitKInput. A launch has a block for each multiprocessor; blocks without work also wait on the PDL dependency, to
 // keep block placement (ADR 0015).
@@ -38,8 +40,8 @@ struct DensePanels : PanelRange {
   ZINC_DEVICE const u8* bytes(const TileSource& source) const { return source.from; }
 
   ZINC_DEVICE int n_out(int i) const { return part(i).n_out; }
-  ZINC_DEVICE float* out(int i, int o) const { return part(i).out + o; }
-  ZINC_DEVICE void load(Epilogue& epilogue, int i, int o) const { epilogue.load(part(i), 0, o); }
+  ZINC_DEVICE float* out(int i, int column, int o) const { return part(i).out + column * part(i).n_out + o; }
+  ZINC_DEVICE void load(Epilogue& epilogue, int i, int column, int o) const { epilogue.load(part(i), 0, column, o); }
   ZINC_DEVICE float value(const Epilogue& epilogue, int i, int, const float* partial) const {
     return epilogue.value(part(i), 0, partial);
   }
@@ -47,15 +49,17 @@ struct DensePanels : PanelRange {
 
 // ---- split-K ----
 
-// All segments as floats: of the row of the other blocks, or of a row of their own.
+// All segments as floats: of the rows of the other blocks, or of rows of their own.
 constexpr bool kHasSplitKRow = !kIsSame<SplitKInput, NoInput>;
 ZINC_DEVICE void prepare_split_k(const NoInput&, const Params& p, const Prologue& prologue, u8* shared) {
   prologue.prepare<0, kInputSegments>(p.input, shared, shared + kSmem.x, 0, kInputSegments, [] {});
   named_barrier_sync<kGemvThreads>(1);
 }
 ZINC_DEVICE void prepare_split_k(const PlainInput& own, const Params&, const Prologue&, u8* shared) {
-  for (int s = warp_id(); s < kInputSegments; s += kGemvWarps) {
-    SharedRow<0>::write(RowLayout::load_row(own.x, s * kSegmentElems + lane_id() * 8), s, shared + kSmem.x);
+  for (int i = warp_id(); i < kColumns * kInputSegments; i += kGemvWarps) {
+    const int column = kColumns == 1 ? 0 : i / kInputSegments, s = i - column * kInputSegments;
+    const Vec8 x = RowLayout::load_row(RowLayout::row(own.x, column), s * kSegmentElems + lane_id() * 8);
+    SharedRow<0>::write(x, column, s, shared + kSmem.x);
   }
   named_barrier_sync<kGemvThreads>(1);
 }
@@ -68,6 +72,7 @@ ZINC_DEVICE void run_split_k(const Params& p, const GemvProblem& problem, u8* sh
   const PanelRange range(problem.split, static_cast<int>(blockIdx.x) - problem.first_block);
   u8* stage = shared + kSmem.pipeline + warp_id() * PanelBytes<F>::kSegment;
   Mbarrier* full = reinterpret_cast<Mbarrier*>(shared) + warp_id();
+  constexpr int kSplitKWarps = split_k_warps(kShape);
   int tile = warp_id() < kSplitKWarps ? range.begin + warp_id() : range.end;
   const auto find = [&](int& panel, int& s) -> const Part& {
     int i = problem.first_part, in_part = tile;
@@ -101,9 +106,13 @@ ZINC_DEVICE void run_split_k(const Params& p, const GemvProblem& problem, u8* sh
     int panel, s;
     const Part& part = find(panel, s);
     const int o = panel * kPanelRows + lane_id();
-    const float* x = reinterpret_cast<const float*>(shared + kSmem.x) + s * kSegmentElems;
-    const float value = dot_float_segment<F>(stage, lane_id(), x, groups_of(s));
-    if (o < part.n_out) part.out[s * part.n_out + o] = value;
+    const float* x = reinterpret_cast<const float*>(shared + kSmem.x) + s * (kColumns * kSegmentElems);
+    float values[kColumns];
+    dot_float_segment<F>(stage, lane_id(), x, kSegmentElems, groups_of(s), values);
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      if (o < part.n_out) part.out[(c * kInputSegments + s) * part.n_out + o] = values[c];
+    }
     __syncwarp();
     tile += kSplitKWarps;
     load();

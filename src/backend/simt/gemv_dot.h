@@ -1,9 +1,9 @@
-// Dot product of a weight row's K segment with the activations, by two lanes 16 apart: the first has groups 0 to 3, the
-// second 4 to 7. A warp has 16 rows of a panel. Bit-identical to quantized_weights.h.
+// Dot products of a weight row's K segment with the activation columns, by two lanes 16 apart: the first has groups 0
+// to 3, the second 4 to 7. A warp has 16 rows of a panel. Bit-identical to quantized_weights.h.
 #pragma once
 
 #include "backend/simt/float_weights.h"
-#include "backend/simt/quantized_weights.h"
+#include "backend/simt/mma_segment.h"
 
 namespace zinc::simt {
 
@@ -32,14 +32,17 @@ ZINC_HOST_DEVICE bool all_have_nibble_dot(List<F...>) {
   return ((F::kQ8Block != kGroupElems || has_nibble_dot<F>(0)) && ...);
 }
 
-// Dot products of a group's first and last 16 elements.
+// The weights of a group, unpacked once for all columns.
 template <class F>
-ZINC_DEVICE void dot_group(const typename F::Raw& raw, const int4* x, int& low, int& high) {
+struct GroupWords {
   int w[8];
-  F::words(raw, w);
-  low = dot_16(w, x[0]);
-  high = dot_16(w + 4, x[1]);
-}
+  ZINC_DEVICE explicit GroupWords(const typename F::Raw& raw) { F::words(raw, w); }
+  // Dot products of the first and last 16 elements.
+  ZINC_DEVICE void dot(const int4* x, int& low, int& high) const {
+    low = dot_16(w, x[0]);
+    high = dot_16(w + 4, x[1]);
+  }
+};
 
 // Unsigned nibbles: the high ones are not shifted down but counted 16 times, and the sum is divided.
 ZINC_DEVICE int dot_nibbles(const uint4& raw, const int4* x) {
@@ -51,6 +54,12 @@ ZINC_DEVICE int dot_nibbles(const uint4& raw, const int4* x) {
       dp4a_u8s8(raw.w & ~mask, b.w,
                 dp4a_u8s8(raw.z & ~mask, b.z, dp4a_u8s8(raw.y & ~mask, b.y, dp4a_u8s8(raw.x & ~mask, b.x, 0))));
   return low + (high >> 4);
+}
+
+// Between two columns: the activations of at most two are in flight, to save registers.
+template <int n>
+ZINC_DEVICE void limit_columns_in_flight(int c) {
+  if (n > 1 && c % 2 == 1) __syncwarp();
 }
 
 enum ScaleKind : int { kIntScales, kSixBitScales, kByteScales, kFloatScales };
@@ -124,91 +133,175 @@ struct HalfSegment {
     for (int k = 0; k < kHalfGroups; ++k) raw[k] = F::group(segment, row, kHalfGroups * lane_half() + k);
   }
 
-  // The dot product of the segment, in the lanes of the second half.
-  ZINC_DEVICE float dot(const Q8Segment& x, int n_groups) const {
+  // The dot products of the segment with n columns, in the lanes of the second half.
+  template <int n>
+  ZINC_DEVICE void dot(const Q8Segment* x, int n_groups, float (&values)[n]) const {
     if constexpr (kKind == kFloatScales) {
-      return dot_float_scales(x, n_groups);
+      dot_float_scales(x, n_groups, values);
     } else {
-      return dot_int_scales(x);
+      dot_int_scales(x, values);
     }
   }
 
  private:
-  ZINC_DEVICE float dot_float_scales(const Q8Segment& x, int n_groups) const {
+  template <int n>
+  ZINC_DEVICE void dot_float_scales(const Q8Segment* x, int n_groups, float (&values)[n]) const {
     const int half = lane_half(), first = kHalfGroups * half;
-    int dots[kHalfGroups];
+    int dots[n][kHalfGroups];
 #pragma unroll
     for (int k = 0; k < kHalfGroups; ++k) {
       if constexpr (all_have_nibble_dot(Formats{})) {
-        dots[k] = F::dot_nibble_order(raw[k], x.quants + 2 * (first + k));
+#pragma unroll
+        for (int c = 0; c < n; ++c) {
+          dots[c][k] = F::dot_nibble_order(raw[k], x[c].quants + 2 * (first + k));
+          limit_columns_in_flight<n>(c);
+        }
       } else {
-        int low, high;
-        dot_group<F>(raw[k], x.quants + 2 * (first + k), low, high);
-        dots[k] = low + high;
+        const GroupWords<F> words(raw[k]);
+#pragma unroll
+        for (int c = 0; c < n; ++c) {
+          int low, high;
+          words.dot(x[c].quants + 2 * (first + k), low, high);
+          dots[c][k] = low + high;
+          limit_columns_in_flight<n>(c);
+        }
       }
     }
-    const float4 all = reinterpret_cast<const float4*>(x.scales)[half];
-    const float xscales[kHalfGroups] = {all.x, all.y, all.z, all.w};
-    float value = 0;
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {  // the second half continues the first's sum
-      if (h == 1) value = from_other_half(value);
+    for (int c = 0; c < n; ++c) {
+      const float4 all = reinterpret_cast<const float4*>(x[c].scales)[half];
+      const float xscales[kHalfGroups] = {all.x, all.y, all.z, all.w};
+      float value = 0;
 #pragma unroll
-      for (int k = 0; k < kHalfGroups; ++k) {
-        const int xsum = F::kHasMin ? x.sums[first + k] : 0;
-        const float next = add_group<F>(scales.header, k, dots[k], xscales[k], xsum, value);
-        value = first + k < n_groups ? next : value;
+      for (int h = 0; h < 2; ++h) {  // the second half continues the first's sum
+        if (h == 1) value = from_other_half(value);
+#pragma unroll
+        for (int k = 0; k < kHalfGroups; ++k) {
+          const int xsum = F::kHasMin ? x[c].sums[first + k] : 0;
+          const float next = add_group<F>(scales.header, k, dots[c][k], xscales[k], xsum, value);
+          value = first + k < n_groups ? next : value;
+        }
       }
+      values[c] = value;
     }
-    return value;
   }
-  ZINC_DEVICE float dot_int_scales(const Q8Segment& x) const {
+  template <int n>
+  ZINC_DEVICE void dot_int_scales(const Q8Segment* x, float (&values)[n]) const {
     const int half = lane_half(), first = kHalfGroups * half;
-    int sums = 0;
+    int sums[n] = {};
 #pragma unroll
     for (int k = 0; k < kHalfGroups; ++k) {
       // Load x's last groups after the first products: a normed row's state leaves few registers.
       if (kShape.is_normed && k == kHalfGroups / 2) __syncwarp();
-      int low, high = 0;
       if constexpr (kKind == kSixBitScales && F::kGroupBytes == 16) {
-        low = dot_nibbles(raw[k], x.quants + 2 * (first + k));
+#pragma unroll
+        for (int c = 0; c < n; ++c) {
+          sums[c] += scales.scaled(k, dot_nibbles(raw[k], x[c].quants + 2 * (first + k)), 0);
+          limit_columns_in_flight<n>(c);
+        }
       } else {
-        dot_group<F>(raw[k], x.quants + 2 * (first + k), low, high);
+        const GroupWords<F> words(raw[k]);
+#pragma unroll
+        for (int c = 0; c < n; ++c) {
+          int low, high;
+          words.dot(x[c].quants + 2 * (first + k), low, high);
+          sums[c] += scales.scaled(k, low, high);
+          limit_columns_in_flight<n>(c);
+        }
       }
-      sums += scales.scaled(k, low, high);
     }
-    sums += from_other_half(sums);
-    float value = scales.d() * static_cast<float>(sums);
-    if constexpr (F::kHasMin) {
-      int mins = scales.mins(reinterpret_cast<const int4*>(x.sums)[half]);
-      mins += from_other_half(mins);
-      value = fmaf(-scales.dmin(), static_cast<float>(mins), value);
+#pragma unroll
+    for (int c = 0; c < n; ++c) {
+      sums[c] += from_other_half(sums[c]);
+      float value = scales.d() * static_cast<float>(sums[c]);
+      if constexpr (F::kHasMin) {
+        int mins = scales.mins(reinterpret_cast<const int4*>(x[c].sums)[half]);
+        mins += from_other_half(mins);
+        value = fmaf(-scales.dmin(), static_cast<float>(mins), value);
+      }
+      values[c] = value * x[c].scales[0];
+      limit_columns_in_flight<n>(c);
     }
-    return value * x.scales[0];
   }
 };
 
-// A segment of float weights, accumulated in order as in float_weights.h.
-template <class F>
-ZINC_DEVICE float dot_float_segment(const u8* segment, int row, const float* x, int n_groups) {
-  float sum = 0;
-#pragma unroll(F::kPieceElems >= 8 ? 2 : 1)
-  for (int g = 0; g < n_groups; ++g) {
-    uint4 pieces[kGroupElems / F::kPieceElems];
+// ---- many columns ----
+
+// A quantized segment of n columns, in shared memory: as MmaColumns reads it, the words of two groups of a lane
+// together.
+template <int n>
+struct Q8ColumnSegment {
+  uint4 quants[kSegmentGroups / 2 * n * 4];
+  float scales[n * kSegmentGroups];
+  int sums[n * kSegmentGroups];
+
+  // Words 2 i and 2 i + 1 of a column.
+  ZINC_DEVICE void set_words(int column, int i, const int2& words) {
+    const int group = i / 4, word = i % 4 * 2;
+    int* to = reinterpret_cast<int*>(quants) + ((group / 2 * n + column) * 4 + word % 4) * 4 + group % 2 * 2 + word / 4;
+    to[0] = words.x;
+    to[4] = words.y;
+  }
+  ZINC_DEVICE void set_group(int column, int group, float scale, int sum) {
+    scales[column * kSegmentGroups + group] = scale;
+    sums[column * kSegmentGroups + group] = sum;
+  }
+};
+static_assert(sizeof(Q8ColumnSegment<3>) == 3 * input_segment_bytes(false));
+
+// Columns past the last repeat it.
+template <class F, int n>
+struct SharedColumns : MmaColumns<F, 1> {
+  ZINC_DEVICE explicit SharedColumns(const Q8ColumnSegment<n>& x) {
+    const int column = min(lane_id() / 4, n - 1), i = lane_id() % 4;
 #pragma unroll
-    for (int j = 0; j < kGroupElems / F::kPieceElems; ++j) pieces[j] = float_piece<F>(segment, row, g, j);
+    for (int k = 0; k < kSegmentGroups / 2; ++k) this->words[0][k] = x.quants[(k * n + column) * 4 + i];
+    const int first = column * kSegmentGroups;
+    if constexpr (MmaColumns<F, 1>::kHasGroupScales) {
+      this->xscales[0] = reinterpret_cast<const float2*>(x.scales + first)[i];
+    } else {
+      this->xscales[0].x = x.scales[first];
+    }
+    if constexpr (F::kHasMin) this->xsums[0] = reinterpret_cast<const int2*>(x.sums + first)[i];
+  }
+};
+
+// A segment of float weights times n columns, `stride` floats apart; accumulated in order as in float_weights.h.
+template <class F, int n>
+ZINC_DEVICE void dot_float_segment(const u8* segment, int row, const float* x, int stride, int n_groups,
+                                   float (&sums)[n]) {
+  constexpr int kPieces = kGroupElems / F::kPieceElems;
 #pragma unroll
-    for (int e = 0; e < kGroupElems; e += 4) {
-      if (F::kPieceElems < 8 && e == kGroupElems / 2) __syncwarp();  // at most half a group of loads in flight
-      const float4 v = *reinterpret_cast<const float4*>(x + g * kGroupElems + e);
+  for (int c = 0; c < n; ++c) sums[c] = 0;
+  const auto add = [&](const uint4& piece, int first, int e) {  // elements e .. e + 3 of a piece
+#pragma unroll
+    for (int c = 0; c < n; ++c) {
+      const float4 v = *reinterpret_cast<const float4*>(x + c * stride + first + e);
       const float values[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        sum = fmaf(F::element(pieces[(e + k) / F::kPieceElems], (e + k) % F::kPieceElems), values[k], sum);
+      for (int k = 0; k < 4; ++k) sums[c] = fmaf(F::element(piece, e + k), values[k], sums[c]);
+    }
+  };
+  if constexpr (n == 1) {
+#pragma unroll(F::kPieceElems >= 8 ? 2 : 1)
+    for (int g = 0; g < n_groups; ++g) {
+      uint4 pieces[kPieces];
+#pragma unroll
+      for (int j = 0; j < kPieces; ++j) pieces[j] = float_piece<F>(segment, row, g, j);
+#pragma unroll
+      for (int e = 0; e < kGroupElems; e += 4) {
+        if (F::kPieceElems < 8 && e == kGroupElems / 2) __syncwarp();  // at most half a group of loads in flight
+        add(pieces[e / F::kPieceElems], g * kGroupElems + e / F::kPieceElems * F::kPieceElems, e % F::kPieceElems);
       }
     }
+  } else {  // the columns' sums leave few registers
+#pragma unroll 2
+    for (int i = 0; i < n_groups * kPieces; ++i) {
+      const uint4 piece = float_piece<F>(segment, row, i / kPieces, i % kPieces);
+#pragma unroll
+      for (int e = 0; e < F::kPieceElems; e += 4) add(piece, i * F::kPieceElems, e);
+    }
   }
-  return sum;
 }
 
 }  // namespace zinc::simt

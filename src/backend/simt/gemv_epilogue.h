@@ -7,6 +7,9 @@
 
 namespace zinc::simt {
 
+// Partial sums of an output are as many floats apart.
+constexpr int kPartialStride = kColumns * kBlockRows;
+
 ZINC_DEVICE float sum_segments(const float* partial, int stride) {
   float sum = 0;
 #pragma unroll(kInputSegments <= 16 ? kInputSegments : 8)
@@ -31,7 +34,7 @@ ZINC_DEVICE float matrix_value(const M& matrix, int expert, const float* partial
   return matrix.bias ? value + bias : value;
 }
 
-// ---- epilogues: load() before the sums are complete, value() from them; they are kBlockRows floats apart ----
+// ---- epilogues: load() before the sums are complete, value() from them ----
 
 struct PlainEpilogue {
   template <class M>
@@ -39,12 +42,12 @@ struct PlainEpilogue {
   float bias = 0;
 
   template <class Part>
-  ZINC_DEVICE void load(const Part& part, int expert, int o) {
+  ZINC_DEVICE void load(const Part& part, int expert, int, int o) {
     load_bias(part.matrix, expert, part.n_out, o, bias);
   }
   template <class Part>
   ZINC_DEVICE float value(const Part& part, int expert, const float* partial) const {
-    return matrix_value(part.matrix, expert, partial, kBlockRows, bias);
+    return matrix_value(part.matrix, expert, partial, kPartialStride, bias);
   }
 };
 
@@ -54,9 +57,9 @@ struct ResidualEpilogue : PlainEpilogue {
   float residual = 0;
 
   template <class Part>
-  ZINC_DEVICE void load(const Part& part, int expert, int o) {
-    residual = part.residual[o];
-    PlainEpilogue::load(part, expert, o);
+  ZINC_DEVICE void load(const Part& part, int expert, int column, int o) {
+    residual = part.residual[column * part.n_out + o];
+    PlainEpilogue::load(part, expert, column, o);
   }
   template <class Part>
   ZINC_DEVICE float value(const Part& part, int expert, const float* partial) const {
@@ -72,30 +75,31 @@ struct GluEpilogue {
   float bias = 0, up_bias = 0;
 
   template <class Part>
-  ZINC_DEVICE void load(const Part& part, int expert, int o) {
+  ZINC_DEVICE void load(const Part& part, int expert, int, int o) {
     load_bias(part.matrix, expert, part.n_out, o, bias);
     load_bias(part.up, expert, part.n_out, o, up_bias);
   }
   template <class Part>
   ZINC_DEVICE float value(const Part& part, int expert, const float* partial) const {
-    const float gate = matrix_value(part.matrix, expert, partial, 2 * kBlockRows, bias);
-    return gated(act, gate, matrix_value(part.up, expert, partial + kBlockRows, 2 * kBlockRows, up_bias));
+    const float gate = matrix_value(part.matrix, expert, partial, 2 * kPartialStride, bias);
+    return gated(act, gate, matrix_value(part.up, expert, partial + kPartialStride, 2 * kPartialStride, up_bias));
   }
 };
 
 // ---- outputs ----
 
-// One thread's output of a batch of panels. A kernel's Panels says which part of it a panel belongs to: find_part(),
-// n_out() and out(); the epilogue's load() and value() are called through it.
+// One thread's output of a batch of panels: a row and column. A kernel's Panels says which part of it a panel belongs
+// to: find_part(), n_out() and out(); the epilogue's load() and value() are called through it.
 template <class Epilogue>
 struct Output {
   static constexpr int kBatch = panels_per_batch(kShape);
-  static_assert(kBatch * kBlockRows <= kGemvThreads);
+  static_assert(kBatch * kColumns * kBlockRows <= kGemvThreads);
   int o = -1, part = 0;
   Epilogue epilogue;
 
-  static ZINC_DEVICE int panel() { return static_cast<int>(threadIdx.x / static_cast<u32>(kBlockRows)); }
-  static ZINC_DEVICE int block_row() { return static_cast<int>(threadIdx.x % static_cast<u32>(kBlockRows)); }
+  static ZINC_DEVICE int panel() { return static_cast<int>(threadIdx.x / static_cast<u32>(kColumns * kBlockRows)); }
+  static ZINC_DEVICE int column() { return kColumns == 1 ? 0 : static_cast<int>(threadIdx.x % kColumns); }
+  static ZINC_DEVICE int block_row() { return static_cast<int>(threadIdx.x / kColumns % static_cast<u32>(kBlockRows)); }
   // first: the batch's first panel among the cluster's.
   template <class Panels>
   ZINC_DEVICE void find(const Panels& panels, int first) {
@@ -111,13 +115,13 @@ struct Output {
   }
   template <class Panels>
   ZINC_DEVICE void load(const Panels& panels) {
-    if (o >= 0) panels.load(epilogue, part, o);
+    if (o >= 0) panels.load(epilogue, part, column(), o);
   }
   template <class Panels>
   ZINC_DEVICE void write(const Panels& panels, const float* partial) const {
     if (o < 0) return;
-    partial += panel() * kPanelTiles * kBlockRows + block_row();
-    *panels.out(part, o) = panels.value(epilogue, part, o, partial);
+    partial += panel() * kPanelTiles * kPartialStride + block_row() * kColumns + column();
+    *panels.out(part, column(), o) = panels.value(epilogue, part, o, partial);
   }
 };
 

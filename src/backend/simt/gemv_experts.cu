@@ -1,5 +1,5 @@
 // MoE gate and up (or one matrix) of a token's selected experts: the gemv of gemv.cu with the experts' outputs one after
-// the other. A program begins with the format (Formats), kShape, kPdl, and its policies: Prologue, Epilogue and Experts.
+// the other. Each of a few tokens has its own blocks. A program begins with the format (Formats), kShape, kPdl, and its policies: Prologue, Epilogue and Experts.
 #include "backend/simt/gemv_epilogue.h"
 #include "backend/simt/gemv_pipeline.h"
 #include "backend/simt/gemv_routing.h"
@@ -15,7 +15,7 @@ struct ExpertPanels : PanelRange {
   const int* ids;
 
   ZINC_DEVICE ExpertPanels(const Params& params, const int* routed)
-      : PanelRange(params.split, static_cast<int>(blockIdx.x) / kClusterSize), p(params), ids(routed) {}
+      : PanelRange(params.split, block_of_token() / kClusterSize), p(params), ids(routed) {}
   ZINC_DEVICE int find_part(int& panel) const {
     const int selected = panel / kShape.expert_panels;
     panel -= selected * kShape.expert_panels;
@@ -34,8 +34,12 @@ struct ExpertPanels : PanelRange {
   }
 
   ZINC_DEVICE int n_out(int) const { return p.part.n_out; }
-  ZINC_DEVICE float* out(int selected, int o) const { return p.part.out + (selected * p.part.n_out + o); }
-  ZINC_DEVICE void load(Epilogue& epilogue, int selected, int o) const { epilogue.load(p.part, ids[selected], o); }
+  ZINC_DEVICE float* out(int selected, int, int o) const {
+    return p.part.out + ((block_token() * Experts::kUsed + selected) * p.part.n_out + o);
+  }
+  ZINC_DEVICE void load(Epilogue& epilogue, int selected, int, int o) const {
+    epilogue.load(p.part, ids[selected], 0, o);
+  }
   ZINC_DEVICE float value(const Epilogue& epilogue, int selected, int, const float* partial) const {
     return epilogue.value(p.part, ids[selected], partial);
   }
@@ -76,6 +80,7 @@ extern "C" __global__ void __launch_bounds__(kGemvThreads, 2) gemv_experts(__gri
   extern __shared__ float4 shared[];
   if constexpr (kPdl.triggers_late == 0) launch_dependents();
   prefetch_params(p);
+  if (is_past_last_token(p.n_rows)) return wait_inputs();
   run_experts(p, reinterpret_cast<u8*>(shared));
 }
 

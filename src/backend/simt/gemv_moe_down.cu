@@ -1,5 +1,5 @@
 // MoE down and combine: the weighted sum of the selected experts' down projections, which have an input row each, plus
-// the gated shared expert and the residual. A program begins with the format (Formats), kShape, kPdl, and its policies:
+// the gated shared expert and the residual. Each of a few tokens has its own blocks. A program begins with the format (Formats), kShape, kPdl, and its policies:
 // Rows, Experts and SharedDown.
 #include "backend/simt/gemv_epilogue.h"
 #include "backend/simt/gemv_pipeline.h"
@@ -15,10 +15,10 @@ struct GatedSharedDown {
   using Params = SharedExpert;
   static constexpr bool kExists = true;
   static ZINC_DEVICE const u8* bytes(const Params& p) { return p.bytes; }
-  static ZINC_DEVICE const float* row(const Params& p) { return p.x; }
+  static ZINC_DEVICE const float* row(const Params& p) { return RowLayout::row(p.x, 0); }
   static ZINC_DEVICE float load_gate(const Params& p) {
     float gate = 0;
-    for (int s = 0; s < n_gate_splits; ++s) gate += p.gate[s];
+    for (int s = 0; s < n_gate_splits; ++s) gate += p.gate[block_token() * n_gate_splits + s];
     return gate;
   }
 };
@@ -46,25 +46,28 @@ struct ExpertRows : RowLayout {
   static ZINC_DEVICE bool is_quantized(int row) {
     return kIsSame<Rows, QuantizedInput> && !(SharedDown::kExists && row == kUsed);
   }
-  static ZINC_DEVICE const float* floats(const PlainInput& rows, int row) { return rows.x + row * kWidth; }
+  static ZINC_DEVICE int row_of_token(int row) { return block_token() * kUsed + row; }
+  static ZINC_DEVICE const float* floats(const PlainInput& rows, int row) {
+    return rows.x + static_cast<long long>(row_of_token(row)) * kWidth;
+  }
   static ZINC_DEVICE const float* floats(const QuantizedInput&, int) { return nullptr; }
   template <int B>
-  static ZINC_DEVICE void copy(const PlainInput&, int, int, Q8Segment&) {}
+  static ZINC_DEVICE void copy(const PlainInput&, int, int, int, u8*) {}
   template <int B>
-  static ZINC_DEVICE void copy(const QuantizedInput& rows, int row, int s, Q8Segment& to) {
-    SharedRow<B>::copy(rows.q8, row, s, to);
+  static ZINC_DEVICE void copy(const QuantizedInput& rows, int row, int s, int index, u8* to) {
+    SharedRow<B>::copy(rows.q8, row_of_token(row), s, 0, index, to);
   }
   template <int B>
-  ZINC_DEVICE void load(int index, Vec8& loaded, u8* to) const {
+  ZINC_DEVICE void load(int, int index, Vec8& loaded, u8* to) const {
     const int row = index / kSegments, s = index - row * kSegments;
-    if (is_quantized(row)) return copy<B>(p.input, row, s, reinterpret_cast<Q8Segment*>(to)[index]);
+    if (is_quantized(row)) return copy<B>(p.input, row, s, index, to);
     const bool is_shared = SharedDown::kExists && row == kUsed;
     const float* x = is_shared ? SharedDown::row(p.shared_expert) : floats(p.input, row);
     loaded = RowLayout::load<kPdl.routes_before_wait != 0>(x, s * kSegmentElems + lane_id() * 8);
   }
   template <int B>
-  ZINC_DEVICE void store(int index, const Vec8& loaded, u8* to) const {
-    if (!is_quantized(index / kSegments)) SharedRow<B>::write(loaded, index, to);
+  ZINC_DEVICE void store(int, int index, const Vec8& loaded, u8* to) const {
+    if (!is_quantized(index / kSegments)) SharedRow<B>::write(loaded, 0, index, to);
   }
 };
 // ---- epilogue ----
@@ -73,7 +76,7 @@ struct CombineEpilogue {
   float residual = 0, gate = 0;
 
   ZINC_DEVICE void load(const Params& p, const RoutedExperts& routed, int o) {
-    if (p.residual) residual = p.residual[o];
+    if (p.residual) residual = p.residual[block_token() * p.n_out + o];
     gate = SharedDown::load_gate(p.shared_expert);
     for (int u = 0; u < kUsed; ++u) {
       const int id = routed.ids[u];
@@ -105,7 +108,7 @@ struct DownPanels : PanelRange {
   const RoutedExperts& routed;
 
   ZINC_DEVICE DownPanels(const Params& params, const RoutedExperts& experts)
-      : PanelRange(params.split, static_cast<int>(blockIdx.x) / kClusterSize), p(params), routed(experts) {}
+      : PanelRange(params.split, block_of_token() / kClusterSize), p(params), routed(experts) {}
   ZINC_DEVICE int find_part(int&) const { return 0; }
 
   template <class F>
@@ -124,8 +127,8 @@ struct DownPanels : PanelRange {
   }
 
   ZINC_DEVICE int n_out(int) const { return p.n_out; }
-  ZINC_DEVICE float* out(int, int o) const { return p.out + o; }
-  ZINC_DEVICE void load(CombineEpilogue& epilogue, int, int o) const { epilogue.load(p, routed, o); }
+  ZINC_DEVICE float* out(int, int, int o) const { return p.out + (block_token() * p.n_out + o); }
+  ZINC_DEVICE void load(CombineEpilogue& epilogue, int, int, int o) const { epilogue.load(p, routed, o); }
   ZINC_DEVICE float value(const CombineEpilogue& epilogue, int, int o, const float* partial) const {
     return epilogue.value(p, routed, o, partial);
   }
@@ -155,6 +158,7 @@ extern "C" __global__ void __launch_bounds__(kGemvThreads, 2) gemv_moe_down(__gr
   extern __shared__ float4 shared[];
   if constexpr (kPdl.triggers_late == 0) launch_dependents();
   prefetch_params(p);
+  if (is_past_last_token(p.n_rows)) return wait_inputs();
   run_down(p, reinterpret_cast<u8*>(shared));
 }
 

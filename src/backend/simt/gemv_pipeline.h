@@ -46,10 +46,13 @@ ZINC_DEVICE void wait_inputs() {
   if constexpr (kPdl.triggers_late != 0) launch_dependents();
 }
 
+// A token of the class that the step does not have, or a block behind the last token's.
+ZINC_DEVICE bool is_past_last_token(const int* n_rows) { return kTokens > 1 && block_token() >= *n_rows; }
+
 // Address of input segment 0. Shared memory holds all segments, or the block's; the address may then lie before it.
 template <int B>
 ZINC_DEVICE u8* input_row(u8* shared, const BlockTiles& tiles) {
-  constexpr int kBytes = input_segment_bytes(B == 0), kAll = kInputSegments * kShape.n_input_rows;
+  constexpr int kBytes = kColumns * input_segment_bytes(B == 0), kAll = kInputSegments * kShape.n_input_rows;
   u8* first = shared + kSmem.x;
   return kShape.x_bytes >= kAll * kBytes ? first : first - input_segment(tiles.begin) * kBytes;
 }
@@ -123,7 +126,7 @@ ZINC_DEVICE void init_barriers(u8* shared, const Panels& panels) {
     full[kMaxStages + lane_id()] = 0;
     if (kClusterSize > 1 && lane_id() == 0) {
       mbarrier_init(done);
-      mbarrier_arrive_expect_tx(done, panels.count() * kPanelTiles * kBlockRows * static_cast<int>(sizeof(float)));
+      mbarrier_arrive_expect_tx(done, panels.count() * panel_floats(kShape) * static_cast<int>(sizeof(float)));
     }
     fence_mbarrier_init();
   }
@@ -182,9 +185,9 @@ ZINC_DEVICE void start_pipeline(int format, const Panels& panels, const TileSour
 
 // ---- tiles ----
 
-// Stores a row's value of a tile in the block that reduces the row.
-ZINC_DEVICE void store_partial(float* partial, Mbarrier* done, int tile, int row, float value) {
-  float* to = partial + tile * kBlockRows + row % kBlockRows;
+// Stores a row's value of a tile, of one column, in the block that reduces the row.
+ZINC_DEVICE void store_partial(float* partial, Mbarrier* done, int tile, int row, int column, float value) {
+  float* to = partial + (tile * kBlockRows + row % kBlockRows) * kColumns + column;
   if constexpr (kClusterSize > 1) {
     store_async_remote(to, done, row / kBlockRows, value);
   } else {
@@ -211,34 +214,35 @@ struct RunTiles {
 
   template <class F>
   ZINC_DEVICE void run() const {
-    if constexpr (F::kQ8Block == 0) {
-      run_floats<F>();
-    } else {
+    if constexpr (F::kQ8Block > 0) {
       run_quants<F>();
+    } else if constexpr (kColumns == 1) {
+      run_floats<F>();
     }
   }
 
  private:
-  ZINC_DEVICE float* partial_of_panel() const {
-    return partial + (state.cursor.panel - first) * kPanelTiles * kBlockRows;
-  }
+  ZINC_DEVICE float* partial_of_panel() const { return partial + (state.cursor.panel - first) * panel_floats(kShape); }
   // Two warps per tile.
   template <class F>
   ZINC_DEVICE void run_quants() const {
     const WeightPipeline<F> pipeline(shared);
-    const Q8Segment* x = reinterpret_cast<const Q8Segment*>(input_row<F::kQ8Block>(shared, tiles));
-    const int row = warp_id() % 2 * kHalfRows + lane_id() % kHalfRows;
+    const u8* x = input_row<F::kQ8Block>(shared, tiles);
 #pragma unroll 1
     for (; state.cursor.panel < end; state.cursor.advance(tiles, kShape.n_warp_pairs)) {
-      const int tile = state.cursor.tile;
       pipeline.wait(state.stage, state.round);
-      const HalfSegment<F> half(pipeline.bytes + state.stage * WeightPipeline<F>::kStageBytes, row);
-      if constexpr (WeightPipeline<F>::kIsReused) {
-        __syncwarp();
-        if (lane_id() == 0) pipeline.refill(state.stage, panels, tiles, state.cursor);
+      const u8* segment = pipeline.bytes + state.stage * WeightPipeline<F>::kStageBytes;
+      const auto refill = [&] {
+        if constexpr (WeightPipeline<F>::kIsReused) {
+          __syncwarp();
+          if (lane_id() == 0) pipeline.refill(state.stage, panels, tiles, state.cursor);
+        }
+      };
+      if constexpr (!kUsesMma) {
+        dot_tile<F>(segment, reinterpret_cast<const Q8Segment*>(x), refill);
+      } else {
+        multiply_tile<F>(segment, reinterpret_cast<const Q8ColumnSegment<kColumns>*>(x), refill);
       }
-      const float value = half.dot(x[input_segment(tile)], groups_of(k_segment(tile)));
-      if (lane_half() != 0) store_partial(partial_of_panel(), done, tile, row, value);
       state.stage += kShape.n_warp_pairs;
       if (state.stage >= WeightPipeline<F>::kStages) {
         state.stage -= WeightPipeline<F>::kStages;
@@ -246,7 +250,35 @@ struct RunTiles {
       }
     }
   }
-  // Float weights bypass the pipeline: one warp per tile.
+  // 16 rows of a tile by a warp. refill() is called when the segment has been read.
+  template <class F, class Refill>
+  ZINC_DEVICE void dot_tile(const u8* segment, const Q8Segment* x, const Refill& refill) const {
+    const int row = warp_id() % 2 * kHalfRows + lane_id() % kHalfRows, tile = state.cursor.tile;
+    const HalfSegment<F> half(segment, row);
+    refill();
+    float values[kColumns];
+    half.dot(x + input_segment(tile) * kColumns, groups_of(k_segment(tile)), values);
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      if (lane_half() != 0) store_partial(partial_of_panel(), done, tile, row, c, values[c]);
+    }
+  }
+  template <class F, class Refill>
+  ZINC_DEVICE void multiply_tile(const u8* segment, const Q8ColumnSegment<kColumns>* x, const Refill& refill) const {
+    const int row = warp_id() % 2 * kHalfRows + lane_id() / 4, tile = state.cursor.tile;
+    const SharedColumns<F, kColumns> columns(x[input_segment(tile)]);
+    float values[1][4];
+    mma_segment<F>(segment, row, columns, groups_of(k_segment(tile)), values);
+    refill();
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const int column = lane_id() % 4 * 2 + e % 2;
+      if (column < kColumns) {
+        store_partial(partial_of_panel(), done, tile, row + e / 2 * 8, column, values[0][e]);
+      }
+    }
+  }
+  // Float weights, of one row, bypass the pipeline: one warp per tile.
   template <class F>
   ZINC_DEVICE void run_floats() const {
     const float* x = reinterpret_cast<const float*>(input_row<0>(shared, tiles));
@@ -255,9 +287,10 @@ struct RunTiles {
       const int tile = state.cursor.tile;
       TileSource source;
       panels.template locate<F>(state.cursor, source);
-      const float value = dot_float_segment<F>(panels.bytes(source), lane_id(), x + input_segment(tile) * kSegmentElems,
-                                               groups_of(k_segment(tile)));
-      store_partial(partial_of_panel(), done, tile, lane_id(), value);
+      float value[1];
+      dot_float_segment<F>(panels.bytes(source), lane_id(), x + input_segment(tile) * kSegmentElems, 0,
+                           groups_of(k_segment(tile)), value);
+      store_partial(partial_of_panel(), done, tile, lane_id(), 0, value[0]);
     }
   }
 };
@@ -266,7 +299,7 @@ struct RunTiles {
 template <class Panels, class Output>
 ZINC_DEVICE void run_mainloop(int format, int q8_block, const Panels& panels, const BlockTiles& tiles, u8* shared,
                               Output& output) {
-  constexpr int kBatch = panels_per_batch(kShape), kBufferFloats = kBatch * kBlockRows * kPanelTiles;
+  constexpr int kBatch = panels_per_batch(kShape), kBufferFloats = kBatch * panel_floats(kShape);
   Mbarrier* done = reinterpret_cast<Mbarrier*>(shared) + 2 * kMaxStages;
   float* partial_sums =
       reinterpret_cast<float*>(shared + kSmem.norm_weight) + (kClusterSize > 1 && kShape.is_normed ? kShape.n_in : 0);

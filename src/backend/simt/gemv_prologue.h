@@ -9,15 +9,22 @@ namespace zinc::simt {
 
 // ---- rows ----
 
-// Layout of the row. Of a normed row, warp w has segments w, w + kGemvWarps, ...
+// Layout of the rows: the block's columns, or its token's row. Of normed rows, warp w has segments w, w + kGemvWarps,
+// ..., counted over all columns.
 struct RowLayout {
   static constexpr int kWidth = kShape.n_in, kSegments = kInputSegments;
-  static constexpr int kSegmentsPerWarp = (kSegments + kGemvWarps - 1) / kGemvWarps;
-  static constexpr bool kSegmentsDivide = kSegments % kGemvWarps == 0;  // all warps have equally many
+  static constexpr int kSegmentsPerWarp = (kColumns * kSegments + kGemvWarps - 1) / kGemvWarps;
+  static constexpr bool kSegmentsDivide = kColumns * kSegments % kGemvWarps == 0;  // all warps have equally many
 
-  static ZINC_DEVICE bool has_segment(int i) { return kSegmentsDivide || segment(i) < kSegments; }
-  static ZINC_DEVICE int segment(int i) { return warp_id() + i * kGemvWarps; }
+  static ZINC_DEVICE bool has_segment(int i) { return kSegmentsDivide || index(i) < kColumns * kSegments; }
+  static ZINC_DEVICE int index(int i) { return warp_id() + i * kGemvWarps; }
+  static ZINC_DEVICE int column(int i) { return kColumns == 1 ? 0 : index(i) / kSegments; }
+  static ZINC_DEVICE int segment(int i) { return index(i) - column(i) * kSegments; }
   static ZINC_DEVICE int element(int i) { return segment(i) * kSegmentElems + lane_id() * 8; }
+  // The row of a column, of [rows][kWidth].
+  static ZINC_DEVICE const float* row(const float* rows, int column) {
+    return kColumns == 1 && kTokens == 1 ? rows : rows + static_cast<long long>(block_token() + column) * kWidth;
+  }
   // Elements past the end of the row are zero.
   static ZINC_DEVICE bool is_in_bounds(int offset) { return kWidth % kSegmentElems == 0 || offset < kWidth; }
   template <bool bypasses_l1 = false>
@@ -40,7 +47,8 @@ struct RowLayout {
   }
 };
 
-// The activations in shared memory, quantized in blocks of B elements; 0: floats.
+// The activations in shared memory, quantized in blocks of B elements; 0: floats. The columns of a segment are
+// together.
 template <int B>
 struct SharedRow {
   // The lane's eight in order; or in the nibble order of a group, which interleaves lanes two apart.
@@ -57,55 +65,93 @@ struct SharedRow {
           static_cast<int>(__byte_perm(first, second, 0x5140u)), static_cast<int>(__byte_perm(first, second, 0x7362u)));
     }
   }
-  static ZINC_DEVICE void write(const Vec8& x, int segment, u8* shared) {
+  static ZINC_DEVICE void write(const Vec8& x, int column, int segment, u8* shared) {
     const int lane = lane_id();
     if constexpr (B == 0) {
-      store_vec8(reinterpret_cast<float*>(shared) + segment * kSegmentElems, lane * 8, kSegmentElems, x);
+      const int at = kColumns == 1 ? segment : segment * kColumns + column;
+      store_vec8(reinterpret_cast<float*>(shared) + at * kSegmentElems, lane * 8, kSegmentElems, x);
     } else {
-      Q8Segment& to = reinterpret_cast<Q8Segment*>(shared)[segment];
       const QuantizedVec8 r = quantize_vec8(x, B);
-      store_words(to, r.words);
-      if (lane % 4 == 0) {
-        to.scales[lane / 4] = r.scale;
-        to.sums[lane / 4] = r.sum;
+      if constexpr (!kUsesMma) {
+        Q8Segment& to = reinterpret_cast<Q8Segment*>(shared)[kColumns == 1 ? segment : segment * kColumns + column];
+        store_words(to, r.words);
+        if (lane % 4 == 0) {
+          to.scales[lane / 4] = r.scale;
+          to.sums[lane / 4] = r.sum;
+        }
+      } else {
+        Q8ColumnSegment<kColumns>& to = reinterpret_cast<Q8ColumnSegment<kColumns>*>(shared)[segment];
+        to.set_words(column, lane, r.words);
+        if (lane % 4 == 0) to.set_group(column, lane / 4, r.scale, r.sum);
       }
     }
   }
   // Segment s of an already quantized row.
-  static ZINC_DEVICE void copy(const Q8Activation& x, long long row, int s, Q8Segment& to) {
+  static ZINC_DEVICE void copy(const Q8Activation& x, long long row, int s, int column, int segment, u8* shared) {
     const int lane = lane_id();
-    store_words(to, reinterpret_cast<const int2*>(x.q + row * x.stride + s * kSegmentElems)[lane]);
     const long long group = row * (x.stride / kGroupElems) + s * kSegmentGroups + lane;
+    const signed char* from = x.q + row * x.stride + s * kSegmentElems;
+    float scale = 0;
+    int sum = 0;
     if (lane < kSegmentGroups) {
-      to.sums[lane] = x.sum[group];
-      to.scales[lane] = B == kGroupElems ? x.scale[group] : x.scale[row * (x.stride / kSegmentElems) + s];
+      sum = x.sum[group];
+      scale = B == kGroupElems ? x.scale[group] : x.scale[row * (x.stride / kSegmentElems) + s];
     }
+    if constexpr (!kUsesMma) {
+      Q8Segment& to = reinterpret_cast<Q8Segment*>(shared)[kColumns == 1 ? segment : segment * kColumns + column];
+      store_words(to, load_words(x, from));
+      if (lane < kSegmentGroups) {
+        to.sums[lane] = sum;
+        to.scales[lane] = scale;
+      }
+    } else {
+      Q8ColumnSegment<kColumns>& to = reinterpret_cast<Q8ColumnSegment<kColumns>*>(shared)[segment];
+      if (!x.is_in_mma_order) {
+        to.set_words(column, lane, reinterpret_cast<const int2*>(from)[lane]);
+      } else if (lane < 2 * kSegmentGroups) {  // that order, column by column
+        to.quants[(lane / 4 * kColumns + column) * 4 + lane % 4] = reinterpret_cast<const uint4*>(from)[lane];
+      }
+      if (lane < kSegmentGroups) to.set_group(column, lane, scale, sum);
+    }
+  }
+
+ private:
+  // The lane's eight, of a row that may be in mma order.
+  static ZINC_DEVICE int2 load_words(const Q8Activation& x, const signed char* segment) {
+    if (kColumns * kTokens == 1 || !x.is_in_mma_order) return reinterpret_cast<const int2*>(segment)[lane_id()];
+    const int* words = reinterpret_cast<const int*>(segment);
+    const int group = lane_id() / 4, word = lane_id() % 4 * 2;
+    return make_int2(words[mma_word(group, word)], words[mma_word(group, word + 1)]);
   }
 };
 
-// Segments begin .. end - 1, counted over all rows, by a source's load() and store(): a warp has up to
-// Source::kMaxInFlight in flight. n: segments of a block, at most. overlapped_work: work of each thread meanwhile.
+// Segments begin .. end - 1 of each column (counted over all input rows of MoE down), by a source's load() and store():
+// a warp has up to Source::kMaxInFlight in flight. n: segments of a column, at most. overlapped_work: work of each
+// thread meanwhile.
 template <int B, int n, class Source, class OverlappedWork>
 ZINC_DEVICE void prepare_segments(const Source& source, u8* to, int begin, int end,
                                   const OverlappedWork& overlapped_work) {
-  constexpr int kPerWarp = (n + kGemvWarps - 1) / kGemvWarps;
+  constexpr int kPerWarp = (kColumns * n + kGemvWarps - 1) / kGemvWarps;
   constexpr bool kIsOnePass = kPerWarp <= Source::kMaxInFlight;
   constexpr int kInFlight = kIsOnePass ? kPerWarp : Source::kMaxInFlight;
-  int first = begin + warp_id();
+  int first = warp_id();
+  const auto column = [&](int i) { return kColumns == 1 ? 0 : (first + i * kGemvWarps) / n; };
+  const auto segment = [&](int i) { return begin + first + i * kGemvWarps - column(i) * n; };
+  const auto exists = [&](int i) { return segment(i) < end && (kColumns == 1 || column(i) < kColumns); };
 #pragma unroll 1
   do {
     typename Source::Segment loaded[kInFlight];
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
-      if (first + i * kGemvWarps < end) source.template load<B>(first + i * kGemvWarps, loaded[i], to);
+      if (exists(i)) source.template load<B>(column(i), segment(i), loaded[i], to);
     }
-    if (kIsOnePass || first < begin + kGemvWarps) overlapped_work();
+    if (kIsOnePass || first < kGemvWarps) overlapped_work();
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
-      if (first + i * kGemvWarps < end) source.template store<B>(first + i * kGemvWarps, loaded[i], to);
+      if (exists(i)) source.template store<B>(column(i), segment(i), loaded[i], to);
     }
     first += kInFlight * kGemvWarps;
-  } while (!kIsOnePass && first < end);
+  } while (!kIsOnePass && first < (kColumns == 1 ? end - begin : kColumns * n));
 }
 
 // ---- prologues: begin() before the wait, prepare() by all gemv threads ----
@@ -124,15 +170,15 @@ struct SegmentsPrologue {
 struct PlainSegments : RowLayout {
   using Input = PlainInput;
   using Segment = Vec8;
-  static constexpr int kMaxInFlight = 3;
+  static constexpr int kMaxInFlight = kUsesMma ? 4 : kColumns == 1 ? 3 : 2;
   const Input& p;
   template <int B>
-  ZINC_DEVICE void load(int s, Vec8& x, u8*) const {
-    x = load_row(p.x, s * kSegmentElems + lane_id() * 8);
+  ZINC_DEVICE void load(int column, int s, Vec8& x, u8*) const {
+    x = load_row(row(p.x, column), s * kSegmentElems + lane_id() * 8);
   }
   template <int B>
-  ZINC_DEVICE void store(int s, const Vec8& x, u8* to) const {
-    SharedRow<B>::write(x, s, to);
+  ZINC_DEVICE void store(int column, int s, const Vec8& x, u8* to) const {
+    SharedRow<B>::write(x, column, s, to);
   }
 };
 struct PlainPrologue : SegmentsPrologue<PlainSegments> {};
@@ -143,13 +189,13 @@ struct QuantizedSegments : RowLayout {
   static constexpr int kMaxInFlight = 3;
   const Input& p;
   template <int B>
-  ZINC_DEVICE void load(int s, Segment&, u8* to) const {
-    if constexpr (B > 0) SharedRow<B>::copy(p.q8, 0, s, reinterpret_cast<Q8Segment*>(to)[s]);
+  ZINC_DEVICE void load(int column, int s, Segment&, u8* to) const {
+    if constexpr (B > 0) SharedRow<B>::copy(p.q8, block_token() + column, s, column, s, to);
   }
   template <int B>
-  ZINC_DEVICE void store(int, const Segment&, u8*) const {}
+  ZINC_DEVICE void store(int, int, const Segment&, u8*) const {}
 };
-// A row that an earlier launch has quantized.
+// Rows that an earlier launch has quantized.
 struct QuantizedPrologue : SegmentsPrologue<QuantizedSegments> {};
 
 template <int head_dim, int act>
@@ -161,26 +207,26 @@ struct GatedHeadsSegments : RowLayout {
   static constexpr int kMaxInFlight = 2;
   const Input& p;
   template <int B>
-  ZINC_DEVICE void load(int s, Segment& loaded, u8*) const {
+  ZINC_DEVICE void load(int column, int s, Segment& loaded, u8*) const {
     const int offset = s * kSegmentElems + lane_id() * 8;
-    loaded.x = load_row(p.heads.x, offset);
-    loaded.gate = RowLayout::load(p.gate, offset);
+    loaded.x = load_row(row(p.heads.x, column), offset);
+    loaded.gate = RowLayout::load(row(p.gate, column), offset);
   }
   template <int B>
-  ZINC_DEVICE void store(int s, const Segment& loaded, u8* to) const {
+  ZINC_DEVICE void store(int column, int s, const Segment& loaded, u8* to) const {
     const int offset = s * kSegmentElems + lane_id() * 8;
     const float factor = rms_factor(warp_sum(sum_squares(loaded.x, 0), head_dim / 8), head_dim, p.heads.norm_eps);
     Vec8 y = normed(loaded.x, factor, p.heads.norm_weight, offset % head_dim, head_dim);
 #pragma unroll
     for (int i = 0; i < 8; ++i) y.v[i] = gated(act, loaded.gate.v[i], y.v[i]);
-    SharedRow<B>::write(y, s, to);
+    SharedRow<B>::write(y, column, s, to);
   }
 };
 // RMSNormGated: a norm per head, then the output gate.
 template <int head_dim, int act>
 struct GatedHeadsPrologue : SegmentsPrologue<GatedHeadsSegments<head_dim, act>> {};
 
-// A row normed as a whole. Its weights and sums of squares are in shared memory (GemvSmem).
+// Rows normed as a whole. Their weights and sums of squares are in shared memory (GemvSmem).
 struct NormPrologue : RowLayout {
   using Input = NormInput;
 
@@ -211,21 +257,27 @@ struct NormPrologue : RowLayout {
   static ZINC_DEVICE float* sums_of_squares(u8* shared) {
     return reinterpret_cast<float*>(shared + kSmem.sums_of_squares);
   }
-  static ZINC_DEVICE void load_segments(const float* row, Vec8 (&x)[kSegmentsPerWarp]) {
+  static ZINC_DEVICE void load_segments(const float* rows, Vec8 (&x)[kSegmentsPerWarp]) {
 #pragma unroll
     for (int i = 0; i < kSegmentsPerWarp; ++i) {
-      if (has_segment(i)) x[i] = load_row(row, element(i));
+      if (has_segment(i)) x[i] = load_row(row(rows, column(i)), element(i));
     }
   }
-  // The norm factor of the whole row, whose segments are spread over the warps. sums: sums_of_squares_floats().
-  static ZINC_DEVICE float norm_factor(const Vec8 (&x)[kSegmentsPerWarp], float* sums, float eps) {
+  // The sums of squares of the rows, whose segments are spread over the warps. sums: [kColumns][kSums].
+  static constexpr int kSums = sums_of_squares_floats(kShape);
+  static ZINC_DEVICE void sum_rows(const Vec8 (&x)[kSegmentsPerWarp], float* sums) {
 #pragma unroll
     for (int i = 0; i < kSegmentsPerWarp; ++i) {
-      if (has_segment(i)) store_sum_squares(x[i], sums + segment(i));
+      if (has_segment(i)) store_sum_squares(x[i], sums + column(i) * kSums + segment(i));
     }
-    if (kSegments % 4 != 0 && threadIdx.x < 4u - kSegments % 4) sums[kSegments + threadIdx.x] = 0;
+    constexpr int kPadding = kSums - kSegments, kPaddingOrOne = kPadding > 0 ? kPadding : 1;
+    if (const int i = static_cast<int>(threadIdx.x); i < kColumns * kPadding) {
+      sums[i / kPaddingOrOne * kSums + kSegments + i % kPaddingOrOne] = 0;
+    }
     named_barrier_sync<kGemvThreads>(1);
-    return rms_factor(reduce_sum_squares<kSegments>(sums), kWidth, eps);
+  }
+  static ZINC_DEVICE float norm_factor(const float* sums, int column, float eps) {
+    return rms_factor(reduce_sum_squares<kSegments>(sums + column * kSums), kWidth, eps);
   }
   // x * factor * weight, in the order of normed().
   static ZINC_DEVICE Vec8 scale_by_norm(const Vec8& x, float factor, const float* weight, int offset) {
@@ -240,18 +292,22 @@ struct NormPrologue : RowLayout {
   static ZINC_DEVICE void norm_segments(const NormInput& p, const Vec8 (&x)[kSegmentsPerWarp], u8* shared, u8* to,
                                         int begin, int end) {
     cp_async_wait<0>();
-    const float factor = norm_factor(x, sums_of_squares(shared), p.norm_eps);
+    const float* sums = sums_of_squares(shared);
+    sum_rows(x, sums_of_squares(shared));
+    const float factor = kColumns == 1 ? norm_factor(sums, 0, p.norm_eps) : 0;
     const float* weight = kWidth % 4 == 0 ? reinterpret_cast<const float*>(shared + kSmem.norm_weight) : p.norm_weight;
 #pragma unroll
     for (int i = 0; i < kSegmentsPerWarp; ++i) {
       const int s = segment(i);
-      if (has_segment(i) && s >= begin && s < end)
-        SharedRow<B>::write(scale_by_norm(x[i], factor, weight, element(i)), s, to);
+      if (has_segment(i) && s >= begin && s < end) {
+        const float own = kColumns == 1 ? factor : norm_factor(sums, column(i), p.norm_eps);
+        SharedRow<B>::write(scale_by_norm(x[i], own, weight, element(i)), column(i), s, to);
+      }
     }
   }
 };
 
-// The residual add before the norm. The blocks of the grid together store the sum.
+// The residual add before the norm, of one row. The blocks of the grid together store the sum.
 struct NormResidualPrologue : NormPrologue {
   using Input = NormResidualInput;
   Vec8 post_norm[kSegmentsPerWarp];  // a lane's share
@@ -275,7 +331,10 @@ struct NormResidualPrologue : NormPrologue {
       if (has_segment(i)) residual[i] = load(p.residual, element(i));
     }
     work();
-    const float factor = norm_factor(x, sums_of_squares(shared) + sums_of_squares_floats(kShape), p.post_norm_eps);
+    static_assert(n > 0 && kColumns == 1 && kTokens == 1);
+    float* sums = sums_of_squares(shared) + kSums;
+    sum_rows(x, sums);
+    const float factor = norm_factor(sums, 0, p.post_norm_eps);
 #pragma unroll
     for (int i = 0; i < kSegmentsPerWarp; ++i) {
 #pragma unroll

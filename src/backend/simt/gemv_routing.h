@@ -1,7 +1,8 @@
-// The experts of a row, in the gemv kernels of MoE: routed from the router's partial logits, or already selected.
-// REQUIRES: a launch of one row.
+// The experts of the block's token, in the gemv kernels of MoE: routed from the router's partial logits, or already
+// selected. REQUIRES: kShape.
 #pragma once
 
+#include "backend/simt/gemv_tiles.h"
 #include "backend/simt/routing.h"
 
 namespace zinc::simt {
@@ -22,10 +23,11 @@ struct TopKRouter {
 
   static ZINC_DEVICE void select(const Params& p, RoutedExperts& routed) {
     __shared__ float logits[n_experts];
+    const float* partial = p.partial + block_token() * (n_router_splits * n_experts);
     for (int e = static_cast<int>(threadIdx.x); e < n_experts; e += static_cast<int>(blockDim.x)) {
       float sum = 0;
 #pragma unroll
-      for (int s = 0; s < n_router_splits; ++s) sum += __ldcg(p.partial + s * n_experts + e);
+      for (int s = 0; s < n_router_splits; ++s) sum += __ldcg(partial + s * n_experts + e);
       logits[e] = p.bias ? sum + p.bias[e] : sum;
     }
     __syncthreads();
@@ -54,9 +56,9 @@ struct StoringTopKRouter : TopKRouter<n_experts, n_used, router_normalization, n
   static ZINC_DEVICE void select(const Params& p, RoutedExperts& routed) { Router::select(p.logits, routed); }
   static ZINC_DEVICE void store(const Params& p, const RoutedExperts& routed) {
     const int i = static_cast<int>(threadIdx.x);
-    if (blockIdx.x > 0 || i >= n_used) return;
-    p.ids[i] = routed.ids[i];
-    p.weights[i] = routed.weights[i];
+    if (block_of_token() > 0 || i >= n_used) return;
+    p.ids[block_token() * n_used + i] = routed.ids[i];
+    p.weights[block_token() * n_used + i] = routed.weights[i];
   }
 };
 
@@ -68,7 +70,7 @@ struct SelectedExperts {
 
   static ZINC_DEVICE void select(const Params& p, RoutedExperts& routed) {
     const int i = static_cast<int>(threadIdx.x);
-    if (i < n_used) routed.ids[i] = p.ids[i];
+    if (i < n_used) routed.ids[i] = p.ids[block_token() * n_used + i];
     __syncthreads();
   }
   static ZINC_DEVICE void store(const Params&, const RoutedExperts&) {}
@@ -81,8 +83,8 @@ struct WeightedExperts {
   static ZINC_DEVICE void select(const Params& p, RoutedExperts& routed) {
     const int i = static_cast<int>(threadIdx.x);
     if (i < n_used) {
-      routed.ids[i] = p.ids[i];
-      routed.weights[i] = p.weights[i];
+      routed.ids[i] = p.ids[block_token() * n_used + i];
+      routed.weights[i] = p.weights[block_token() * n_used + i];
     }
     __syncthreads();
   }

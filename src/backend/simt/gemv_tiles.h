@@ -7,10 +7,19 @@ namespace zinc::simt {
 
 constexpr int kInputSegments = segment_count(kShape.n_in), kLastGroups = last_segment_groups(kShape.n_in);
 constexpr int kPanelTiles = tiles_per_panel(kShape);
+constexpr int kColumns = kShape.n_columns, kTokens = kShape.n_tokens;
+static_assert(kColumns == 1 || kTokens == 1);
+constexpr bool kUsesMma = kColumns > 2;  // else dp4a, column by column
 constexpr int kClusterSize = kShape.cluster_size, kBlockRows = kPanelRows / kClusterSize;
 constexpr int kGemvThreads = gemv_threads(kShape), kGemvWarps = 2 * kShape.n_warp_pairs;
 constexpr bool kIsGlu = tiles_per_input_segment(kShape) > 1;
 constexpr GemvSmem kSmem = gemv_smem(kShape);
+
+// The block's token, of kTokens with as many blocks each, and its index among the token's blocks.
+ZINC_DEVICE int block_token() { return kTokens == 1 ? 0 : static_cast<int>(blockIdx.x) / kShape.blocks_per_token; }
+ZINC_DEVICE int block_of_token() {
+  return static_cast<int>(blockIdx.x) - (kTokens == 1 ? 0 : block_token() * kShape.blocks_per_token);
+}
 
 // Tiles of a GLU's gate and up alternate; those of other matrices follow each other.
 ZINC_DEVICE int k_segment(int tile) { return kIsGlu ? tile / 2 : tile % kInputSegments; }

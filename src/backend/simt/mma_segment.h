@@ -21,6 +21,48 @@ struct GroupScales<F, true> {
   ZINC_DEVICE int operator[](int g) const { return static_cast<int>(four[g / 4] >> 8 * (g % 4) & 255u); }
 };
 
+// Columns of activations over a K segment, eight per tile, in registers: B fragments of mma, with scales and sums of
+// each column's groups 2 i and 2 i + 1 in lane i of its quad, or of the whole segment. As mma_segment() reads them.
+template <class F, int kTiles>
+struct MmaColumns {
+  static constexpr bool kHasGroupScales = F::kQ8Block == kGroupElems;
+  uint4 words[kTiles][kSegmentGroups / 2];
+  float2 xscales[kTiles];
+  int2 xsums[kTiles];
+
+  ZINC_DEVICE void fragment(int c, int g, int (&b)[2]) const {
+    const uint4& w = words[c][g / 2];
+    b[0] = static_cast<int>(g % 2 == 0 ? w.x : w.z);
+    b[1] = static_cast<int>(g % 2 == 0 ? w.y : w.w);
+  }
+  ZINC_DEVICE float2 scales(int c, int g) const {
+    const float own = kHasGroupScales && g % 2 != 0 ? xscales[c].y : xscales[c].x;
+    return make_float2(of_column(own, 0, g), of_column(own, 1, g));
+  }
+  ZINC_DEVICE int2 sums(int c, int g) const {
+    const int own = g % 2 != 0 ? xsums[c].y : xsums[c].x;
+    return make_int2(of_column(own, 0, g), of_column(own, 1, g));
+  }
+  // With f16 MMA: minima and both parts of a sum (64 * high + low) are exact, and so is the result in float.
+  template <class G>
+  ZINC_DEVICE void mins(const typename G::Header (&headers)[2], int c, float (&d)[4]) const {
+    const int i = lane_id() % 4, low[2] = {xsums[c].x & 63, xsums[c].y & 63};
+    const u32 b[2] = {halves(low[0], low[1]), halves(xsums[c].x - low[0], xsums[c].y - low[1])};
+    const u32 a[2] = {headers[0].two_mins(i), headers[1].two_mins(i)};
+    mma_m16n8k16_f16(d, a[0], a[1], a[0], a[1], b[0], b[1]);
+  }
+
+ private:
+  static ZINC_DEVICE u32 halves(int a, int b) {
+    return float_to_half(static_cast<float>(a)) | static_cast<u32>(float_to_half(static_cast<float>(b))) << 16;
+  }
+  // From the lane that has group g of the lane's first or second column.
+  template <class T>
+  static ZINC_DEVICE T of_column(T own, int second, int g) {
+    return __shfl_sync(0xFFFFFFFFu, own, (lane_id() % 4 * 2 + second) * 4 + (kHasGroupScales ? g / 2 : 0));
+  }
+};
+
 // values[c][e] is the segment's value of row + e / 2 * 8 and column 8 c + lane % 4 * 2 + e % 2. `x` are the
 // activations: fragment(c, g, b) is B of eight columns and a quant group; scales(c, g) and sums(c, g) are those of the
 // lane's two columns; mins<F>(headers, c, d) is the sum of min * sum over the groups, in the layout of D.

@@ -11,6 +11,8 @@ using gpu::PanelFormat;
 
 GemvSchedule::GemvSchedule(const GemvWork& work, int n_sms, int max_cluster_size) : work_(work) {
   shape_.n_in = work.n_in;
+  shape_.n_columns = work.n_columns;
+  shape_.n_tokens = work.n_tokens;
   shape_.n_matrices = work.n_matrices;
   shape_.n_input_rows = work.n_input_rows;
   shape_.is_normed = work.n_normed_rows > 0 ? 1 : 0;
@@ -18,8 +20,11 @@ GemvSchedule::GemvSchedule(const GemvWork& work, int n_sms, int max_cluster_size
   shape_.expert_panels = work.n_selected > 0 ? panels_of(work.parts[0]) : 0;
   build_problems();
   choose_warp_pairs();
-  choose_cluster_size(n_sms, max_cluster_size);
+  choose_cluster_size(n_sms / work.n_tokens, max_cluster_size);
   size_shared_memory();
+  if (work.n_tokens == 1) return;
+  shape_.blocks_per_token = static_cast<int>(n_blocks_);
+  n_blocks_ = std::max<int64_t>(n_sms, work.n_tokens * n_blocks_);  // blocks without work keep block placement
 }
 
 std::vector<const PanelFormat*> GemvSchedule::formats() const {
@@ -74,11 +79,12 @@ void GemvSchedule::choose_warp_pairs() {
       max_segment_bytes = std::max(max_segment_bytes, part.format->segment_bytes());
   }
   // A normed row is held in registers: for long rows fewer warps, with more registers each.
-  const int max_width_8_pairs = work_.n_normed_rows > 1 ? 4096 : 6144,
-            max_width_6_pairs = work_.n_normed_rows > 1 ? 6144 : 8192;
-  const int max_pairs = work_.n_normed_rows == 0 || shape_.n_in <= max_width_8_pairs ? simt::kMaxWarpPairs
-                        : shape_.n_in <= max_width_6_pairs                           ? 6
-                                                                                     : kMinWarpPairs;
+  const bool has_residual = work_.n_normed_rows > work_.n_columns;
+  const int max_width_8_pairs = has_residual ? 4096 : 6144, max_width_6_pairs = has_residual ? 6144 : 8192;
+  const int max_pairs = work_.n_columns * work_.n_tokens > 1                           ? 6
+                        : work_.n_normed_rows == 0 || shape_.n_in <= max_width_8_pairs ? simt::kMaxWarpPairs
+                        : shape_.n_in <= max_width_6_pairs                             ? 6
+                                                                                       : kMinWarpPairs;
   shape_.n_warp_pairs = std::clamp(shape_.pipeline_bytes / (2 * max_segment_bytes), kMinWarpPairs, max_pairs);
 }
 
@@ -101,7 +107,7 @@ int64_t GemvSchedule::assign_blocks(int n_sms, int cluster_size) {
                                            : std::max<int64_t>(1, n_free / (2 * std::max<int64_t>(1, n_split_k)));
   for (size_t i = 0; i < problems_.size(); ++i) {
     assign(i, problems_[i].is_split_k
-                  ? std::min(ceil_div(n_panels_[i], simt::kSplitKWarps * cluster_size), max_split_k_clusters)
+                  ? std::min(ceil_div(n_panels_[i], simt::split_k_warps(shape_) * cluster_size), max_split_k_clusters)
                   : 1);
   }
   while (n_free > 0) assign(static_cast<size_t>(std::ranges::max_element(loads) - loads.begin()), 1);
@@ -157,10 +163,10 @@ void GemvSchedule::size_shared_memory() {
   for (const simt::GemvProblem& problem : problems_) {
     const int n_inputs = problem.is_split_k ? simt::segment_count(shape_.n_in) : simt::max_block_segments(shape_);
     const bool is_float = format_of(problem).q8_block == 0;
-    shape_.x_bytes = std::max(shape_.x_bytes, n_inputs * simt::input_segment_bytes(is_float));
+    shape_.x_bytes = std::max(shape_.x_bytes, shape_.n_columns * n_inputs * simt::input_segment_bytes(is_float));
   }
   const int n_panels = simt::panels_per_batch(shape_), n_buffers = n_panels < shape_.max_panels ? 2 : 1;
-  shape_.partial_floats = n_buffers * n_panels * simt::tiles_per_panel(shape_) * simt::kPanelRows / shape_.cluster_size;
+  shape_.partial_floats = n_buffers * n_panels * simt::panel_floats(shape_);
   shape_.pipeline_bytes = std::max(shape_.pipeline_bytes / 2,
                                    std::min(shape_.pipeline_bytes, half_sm_bytes - simt::gemv_smem(shape_).pipeline));
 }
@@ -170,7 +176,7 @@ size_t GemvSchedule::shared_bytes() const {
   for (const GemvWork::Part& part : work_.parts) {
     const int bytes = part.format->segment_bytes();
     if (part.is_split_k) {
-      pipeline_bytes = std::max(pipeline_bytes, simt::kSplitKWarps * bytes);
+      pipeline_bytes = std::max(pipeline_bytes, simt::split_k_warps(shape_) * bytes);
     } else if (part.format->q8_block > 0) {
       pipeline_bytes = std::max(pipeline_bytes, simt::pipeline_stages(shape_, bytes) * bytes);
     }

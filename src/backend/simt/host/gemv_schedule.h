@@ -18,9 +18,10 @@ struct GemvWork {
     bool is_split_k = false;
   };
   int n_in = 0, n_matrices = 1, n_input_rows = 1;  // as in simt::GemvShape
-  int n_normed_rows = 0;                           // that the prologue holds in registers: the row, and its residual
-  int n_selected = 0;                              // experts, with separate outputs; 0: no experts
-  int n_routed_experts = 0;                        // the launch routes its token to some of these
+  int n_columns = 1, n_tokens = 1;                 // likewise
+  int n_normed_rows = 0;     // that the prologue holds in registers: the rows, or one with its residual
+  int n_selected = 0;        // experts, with separate outputs; 0: no experts
+  int n_routed_experts = 0;  // the launch routes its token to some of these
   std::vector<Part> parts;
 };
 

@@ -40,7 +40,7 @@ void place_shared_memory(std::span<KernelCall> calls, int n_sms) {
 Result<std::vector<KernelCall>> Lowering::run() {
   if (Status s = lower_rope_tables(); !s.ok()) return s.error();
   if (Status s = lower_calls(); !s.ok()) return s.error();
-  if (is_decode()) place_shared_memory(calls_, device_.n_sms);
+  if (has_few_rows()) place_shared_memory(calls_, device_.n_sms);
   return std::move(calls_);
 }
 

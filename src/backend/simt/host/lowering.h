@@ -158,6 +158,8 @@ class Lowering final : public gpu::StepLowering<Lowering, SimtKernels> {
                                                        : gemm_tile_tokens();
   }
   bool is_decode() const { return sizes_.max_tokens == 1 && has_decode_kernels(device_); }
+  // Steps whose matmuls run as gemv.
+  bool has_few_rows() const { return sizes_.max_tokens <= simt::kMaxGemvTokens && has_decode_kernels(device_); }
   // Grid size of a decode launch. With PDL each SM holds blocks of two launches: one works, one waits with its weights
   // prefetched. A launch that leaves an SM empty, or fills it alone, misplaces the blocks of the next launch; so blocks
   // without work are launched too.

@@ -1,5 +1,5 @@
-// Decode matmuls (batch 1): all matrices of a call in one launch of a gemv kernel, compiled for exactly these shapes,
-// with the call's prologue, epilogue and routing as policies (simt/params/gemv.h).
+// Matmuls of one row and of a few: all matrices of a call in one launch of a gemv kernel, compiled for exactly these
+// shapes, with the call's prologue, epilogue and routing as policies (simt/params/gemv.h).
 #include <functional>
 #include <span>
 #include <variant>
@@ -25,7 +25,9 @@ struct Lowering::GemvPrologue : GemvPolicy<simt::PlainInput, simt::QuantizedInpu
   const Input* get() const {
     return std::get_if<Input>(&params);
   }
-  int n_normed_rows() const { return get<simt::NormInput>() ? 1 : get<simt::NormResidualInput>() ? 2 : 0; }
+  int n_normed_rows(int n_columns) const {
+    return get<simt::NormInput>() ? n_columns : get<simt::NormResidualInput>() ? 2 : 0;
+  }
   // The row of floats; null: it has another form.
   const float* row() const {
     if (const auto* norm = get<simt::NormInput>()) return norm->x;
@@ -163,18 +165,22 @@ Part Lowering::gemv_part(const MatmulCall& call, size_t i, int n_panels) const {
 Status Lowering::lower_gemv(const MatmulCall& call) {
   if (call.has_experts()) return lower_gemv_experts(call);
   const GemvPrologue prologue = gemv_prologue(call);
+  const int n_columns = max_rows(call.x);
   GemvWork work{.n_in = matrix_of(call.first()).n_in,
                 .n_matrices = call.act ? 2 : 1,
-                .n_normed_rows = prologue.n_normed_rows(),
+                .n_columns = n_columns,
+                .n_normed_rows = prologue.n_normed_rows(n_columns),
                 .parts = {}};
   std::vector<size_t> indices;  // of the call's parts; up belongs to the gate
   LateTrigger late_trigger{};
   for (size_t i = 0; i < call.parts.size(); ++i) {
     if (call.act && !call.is_packed_gate_up && i == 1) continue;
     const bool is_split_k = call.parts[i].is_split_k();
+    ZINC_CHECK(n_columns == 1 || is_split_k || matrix_of(*call.parts[i].node).format->q8_block > 0);
     indices.push_back(i);
     work.parts.push_back({matrix_of(*call.parts[i].node).format, gemv_n_out(call, i), is_split_k});
-    late_trigger.add(gemv_out(call, i), (is_split_k ? simt::segment_count(work.n_in) : 1) * gemv_n_out(call, i));
+    late_trigger.add(gemv_out(call, i),
+                     n_columns * (is_split_k ? simt::segment_count(work.n_in) : 1) * gemv_n_out(call, i));
   }
   if (const auto* input = prologue.get<simt::NormResidualInput>()) late_trigger.add(input->residual_out, work.n_in);
   GemvPolicy<simt::NoInput, simt::PlainInput> split_k{"NoInput", simt::NoInput{}};
@@ -217,7 +223,7 @@ Lowering::GemvRouting Lowering::gemv_routing(const Node& route, int n_used) cons
                      .ids = workspace_.ints(route.out[0]),
                      .weights = workspace_.floats(route.out[1])},
           .n_experts = matrix.n_out,
-          .n_logits = matrix.n_out * n_splits};
+          .n_logits = sizes_.max_tokens * matrix.n_out * n_splits};
 }
 
 // The matrices of the selected experts. After a launch that triggers late they may read the logits and their row before
@@ -230,12 +236,13 @@ Status Lowering::lower_gemv_experts(const MatmulCall& call) {
                                                            simt::ExpertIds{workspace_.ints(call.first().in[2])}};
   GemvWork work{.n_in = matrix.n_in,
                 .n_matrices = call.act ? 2 : 1,
-                .n_normed_rows = prologue.n_normed_rows(),
+                .n_tokens = sizes_.max_tokens,
+                .n_normed_rows = prologue.n_normed_rows(1),
                 .n_selected = n_used,
                 .parts = {{matrix.format, n_out}}};
   simt::GemvPdl pdl{.triggers_late = call.launches_dependents_late ? 1 : 0};
   LateTrigger late_trigger{};
-  late_trigger.add(gemv_out(call, 0), n_used * n_out);
+  late_trigger.add(gemv_out(call, 0), work.n_tokens * n_used * n_out);
   if (const auto* input = prologue.get<simt::NormResidualInput>()) late_trigger.add(input->residual_out, work.n_in);
   if (call.route) {
     const GemvRouting routing = gemv_routing(*call.route, n_used);
@@ -247,7 +254,7 @@ Status Lowering::lower_gemv_experts(const MatmulCall& call) {
     };
     const bool reads_row = prologue.row() && work.n_in % 8 == 0;
     pdl.routes_before_wait = is_complete(routing.params.logits.partial, routing.n_logits) ? 1 : 0;
-    pdl.reads_row_before_wait = reads_row && is_complete(prologue.row(), work.n_in) ? 1 : 0;
+    pdl.reads_row_before_wait = reads_row && is_complete(prologue.row(), work.n_tokens * work.n_in) ? 1 : 0;
   }
   GemvLaunch gemv{"gemv_experts", schedule(work), pdl, late_trigger};
   gemv.set_policy("Prologue", prologue.type);
@@ -260,6 +267,7 @@ Status Lowering::lower_gemv_experts(const MatmulCall& call) {
                                      .part = gemv_part<Part>(call, 0, gemv.schedule.shape().expert_panels),
                                      .split = gemv.schedule.problems()[0].split,
                                      .matrix_bytes = simt_matrix(matrix).matrix_bytes,
+                                     .n_rows = n_rows(call.x),
                                      .input = input,
                                      .experts = of});
         },
@@ -278,6 +286,7 @@ Status Lowering::lower(const gpu::MoeDownCall& call) {
   GemvWork work{.n_in = matrix.n_in,
                 .n_matrices = n_matrices,
                 .n_input_rows = n_matrices,
+                .n_tokens = sizes_.max_tokens,
                 .parts = {{matrix_of(down).format, matrix.n_out}}};
   const int* ids = workspace_.ints(down.in[2]);
   GemvPolicy<simt::WeightedExpertIds, simt::RouterLogits> experts{
@@ -313,6 +322,7 @@ Status Lowering::lower(const gpu::MoeDownCall& call) {
                                    .n_out = matrix.n_out,
                                    .split = gemv.schedule.problems()[0].split,
                                    .matrix_bytes = matrix.matrix_bytes,
+                                   .n_rows = n_rows(down.in[0]),
                                    .input = input,
                                    .experts = of,
                                    .shared_expert = shared_expert});

@@ -54,6 +54,11 @@ bool quantizes_attention(const Graph& graph, const gpu::Cache& cache, const Devi
   return mma_warps(kv, cache.kv_format(), device) > 0 && has_whole_segments(kv, heads_per_kv_head, device);
 }
 
+// Few rows by gemv.cu: the rows, their partial sums and a pipeline that is long enough share half of an SM's memory.
+constexpr int kMaxGemvRowSegments = 192;
+// Norms of few rows in its prologue, which holds them in registers.
+constexpr int64_t kMaxNormedElems = 16384;
+
 gpu::KernelLimits kernel_limits(const DeviceLimits& device, int max_tokens) {
   const bool quantizes_inline = !runs_gemm_small(device, max_tokens);
   return {.max_warp_head_dim = simt::kSegmentElems,  // one warp per head
@@ -62,6 +67,9 @@ gpu::KernelLimits kernel_limits(const DeviceLimits& device, int max_tokens) {
           .max_launch_parts = simt::kMaxParts,
           .has_decode_kernels = has_decode_kernels(device),
           .has_mixed_gemv = true,
+          .max_gemv_rows = simt::kMaxGemvTokens,
+          .max_gemv_row_segments = kMaxGemvRowSegments,
+          .max_normed_elems = kMaxNormedElems,
           .has_q8_norm_prologue = quantizes_inline,
           .gate_up_row_multiple = simt::kPanelRows,
           .has_gated_epilogue =
@@ -194,9 +202,12 @@ Status Workspace::allocate_router(gpu::Device& device) {
     n_gates = std::max(n_gates, n_in / simt::kSegmentElems + 1);
     n_router_floats_ = std::max(n_router_floats_, n_experts * n_gates);
   }
+  // Of each row in steps that run gemv kernels.
+  const size_t n_rows = bucket_.max_tokens <= simt::kMaxGemvTokens ? static_cast<size_t>(bucket_.max_tokens) : 1;
+  n_router_floats_ *= n_rows;
   if (Status s = allocate_buffer(device, route_blocks_done_, n_gates > 0 ? sizeof(int) : 0, "experts"); !s.ok())
     return s;
-  return allocate_buffer(device, router_partial_, (n_router_floats_ + n_gates) * sizeof(float), "experts");
+  return allocate_buffer(device, router_partial_, (n_router_floats_ + n_rows * n_gates) * sizeof(float), "experts");
 }
 
 Status Workspace::make_rope_tables(gpu::Device& device) {

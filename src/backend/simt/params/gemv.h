@@ -1,6 +1,6 @@
-// Parameters of the gemv kernels, the matmuls of one row: gemv.cu, gemv_experts.cu and gemv_moe_down.cu. A program is
-// compiled for its geometry (GemvShape), for how it overlaps with other launches (GemvPdl), and with policies, which
-// are types; a policy's parameters are its own struct.
+// Parameters of the gemv kernels, the matmuls of one row and of a few: gemv.cu, gemv_experts.cu and gemv_moe_down.cu. A
+// program is compiled for its geometry (GemvShape), for how it overlaps with other launches (GemvPdl), and with
+// policies, which are types; a policy's parameters are its own struct.
 #pragma once
 
 #include "backend/simt/params/step.h"
@@ -11,7 +11,7 @@ inline constexpr int kMaxGemvParts = 4;     // matrices per launch of gemv.cu
 inline constexpr int kMaxExpertsUsed = 32;  // experts per token that the kernels can route and combine
 inline constexpr int kMaxWarpPairs = 8;     // warp pairs per block
 inline constexpr int kMaxStages = 32;       // pipeline stages: one lane of a warp issues each copy
-inline constexpr int kSplitKWarps = 2;      // warps of a split-K block, one segment each
+inline constexpr int kMaxGemvTokens = 8;    // rows per launch
 
 // ---- policies, types of gemv_prologue.h, gemv_epilogue.h, gemv_routing.h and the kernels' files ----
 
@@ -43,6 +43,8 @@ struct NoSharedDown;
 // functions.
 struct GemvShape {
   int n_in;
+  int n_columns;     // gemv.cu: activation rows that every block multiplies; else 1
+  int n_tokens;      // gemv_experts.cu and gemv_moe_down.cu: with blocks of their own; else 1
   int n_matrices;    // added up to or gated into an output: a GLU's gate and up, or the experts of MoE down; else 1
   int n_input_rows;  // MoE down: one per matrix; else 1
   int is_normed;     // the prologue norms the whole row
@@ -50,6 +52,7 @@ struct GemvShape {
   int expert_panels;  // gemv_experts.cu: of one expert
   int n_warp_pairs;
   int cluster_size;             // blocks per cluster; they split the K segments of their panels
+  int blocks_per_token;         // if n_tokens > 1
   int max_panels;               // per cluster
   int x_bytes, partial_floats;  // shared memory of the input rows, and of partial sums
   int pipeline_bytes;           // shared memory of the weight pipeline, at most
@@ -64,7 +67,7 @@ ZINC_HOST_DEVICE int tiles_per_input_segment(const GemvShape& s) { return s.n_ma
 ZINC_HOST_DEVICE int max_block_tiles(const GemvShape& s) {
   return (tiles_per_panel(s) + s.cluster_size - 1) / s.cluster_size;
 }
-// Upper bound of a block's input segments: one more if it shares its first and last with another block.
+// Upper bound of a block's input segments of one column: one more if it shares its first and last with another block.
 ZINC_HOST_DEVICE int max_block_segments(const GemvShape& s) {
   const int n = tiles_per_input_segment(s);
   return s.cluster_size == 1 ? tiles_per_panel(s) / n : max_block_tiles(s) / n + (n > 1 ? 1 : 0);
@@ -82,18 +85,26 @@ ZINC_HOST_DEVICE int pipeline_stages(const GemvShape& s, int segment_bytes) {
   const int fit = s.pipeline_bytes / segment_bytes, n = fit < kMaxStages ? fit : kMaxStages;
   return n < s.n_warp_pairs ? s.n_warp_pairs : n < 2 * s.n_warp_pairs ? n : n / s.n_warp_pairs * s.n_warp_pairs;
 }
-// Panels reduced together: all of a block's if each row has a thread and the partial sums need at most max_floats
+// Warps of a split-K block, one segment each; with many columns there is no memory for a second.
+ZINC_HOST_DEVICE int split_k_warps(const GemvShape& s) { return s.n_columns > 4 ? 1 : 2; }
+// Partial sums of a panel in one block.
+ZINC_HOST_DEVICE int panel_floats(const GemvShape& s) {
+  return tiles_per_panel(s) * s.n_columns * (kPanelRows / s.cluster_size);
+}
+// Panels reduced together: all of a block's if each output has a thread and the partial sums need at most max_floats
 // floats of shared memory; else as many as that allows, at least one.
 ZINC_HOST_DEVICE int panels_per_batch(const GemvShape& s) {
   // Without a cluster the partial sums may be double-buffered; with one they do not overlay the norm weights.
   const int max_floats = s.cluster_size > 1 && !(s.is_normed && s.n_in > 8192) ? 8192 : 4096;
-  const int rows = kPanelRows / s.cluster_size;  // of a panel, in one block
-  const int by_threads = 64 * s.n_warp_pairs / rows, by_floats = max_floats / (tiles_per_panel(s) * rows);
+  const int outputs = s.n_columns * (kPanelRows / s.cluster_size);  // of a panel, in one block
+  const int by_threads = 64 * s.n_warp_pairs / outputs, by_floats = max_floats / panel_floats(s);
   const int limit = by_threads < by_floats ? by_threads : by_floats;
   return s.max_panels <= limit || s.max_panels == 1 ? s.max_panels : limit < 1 ? 1 : limit;
 }
 // Of a normed row: one sum per segment, padded.
 ZINC_HOST_DEVICE int sums_of_squares_floats(const GemvShape& s) { return (segment_count(s.n_in) + 3) / 4 * 4; }
+// Two norms of one row, or one of each column.
+ZINC_HOST_DEVICE int normed_rows(const GemvShape& s) { return s.n_columns > 2 ? s.n_columns : 2; }
 // Byte offsets in shared memory; the mbarriers come first.
 struct GemvSmem {
   int sums_of_squares, norm_weight, x, pipeline;
@@ -104,7 +115,7 @@ ZINC_HOST_DEVICE GemvSmem gemv_smem(const GemvShape& s) {
   const int norm = s.is_normed ? s.n_in : 0, sums = s.partial_floats;
   GemvSmem smem{};
   smem.sums_of_squares = align_128(8 * (2 * kMaxStages + 1));
-  smem.norm_weight = smem.sums_of_squares + (norm > 0 ? align_128(4 * 2 * sums_of_squares_floats(s)) : 0);
+  smem.norm_weight = smem.sums_of_squares + (norm > 0 ? align_128(4 * normed_rows(s) * sums_of_squares_floats(s)) : 0);
   smem.x = smem.norm_weight + align_128(4 * (s.cluster_size > 1 ? norm + sums : norm > sums ? norm : sums));
   smem.pipeline = smem.x + align_128(s.x_bytes);
   return smem;
@@ -184,26 +195,26 @@ struct GluPart {
 
 // Split-K partial sums of the router's logits, from which a launch routes its token itself.
 struct RouterLogits {
-  const float* partial;  // [n_segments][n_experts]
+  const float* partial;  // [n_tokens][n_segments][n_experts]
   const float* bias;     // null: none
   float routed_scaling_factor;
 };
 struct StoredRouting {
   RouterLogits logits;
-  int* ids;        // [n_experts_used], stored for later launches
+  int* ids;        // [n_tokens][n_experts_used], stored for later launches
   float* weights;  // likewise
 };
 struct ExpertIds {
-  const int* ids;  // [n_experts_used]
+  const int* ids;  // [n_tokens][n_experts_used]
 };
 struct WeightedExpertIds {
-  const int* ids;        // [n_experts_used]
-  const float* weights;  // [n_experts_used]
+  const int* ids;        // [n_tokens][n_experts_used]
+  const float* weights;  // likewise
 };
 struct SharedExpert {
   const unsigned char* bytes;  // its down projection, of the same format and shape as an expert's
-  const float* x;              // its input row
-  const float* gate;           // [n_gate_splits]: their sum gates it
+  const float* x;              // its input rows
+  const float* gate;           // [n_tokens][n_gate_splits]: their sum gates it
 };
 
 // ---- kernels ----
@@ -213,7 +224,8 @@ struct PanelSplit {
   int panels_per_cluster, n_extra;
 };
 // Consecutive parts of one format; first_block is its first block of the grid. A split-K problem stores its partial
-// sums, [n_segments][n_out], without reducing them: its weights are floats, and its panels are segments of panels.
+// sums, [n_columns][n_segments][n_out], without reducing them: its weights are floats, and its panels are segments of
+// panels.
 struct GemvProblem {
   int format;  // index in the program's Formats
   int is_split_k;
@@ -221,7 +233,7 @@ struct GemvProblem {
   PanelSplit split;
 };
 
-// One activation row times up to kMaxGemvParts matrices of equal width.
+// Activation rows times up to kMaxGemvParts matrices of equal width.
 template <class Part, class Input, class SplitKInput>
 struct GemvParams {
   Part parts[kMaxGemvParts];
@@ -231,17 +243,19 @@ struct GemvParams {
   SplitKInput split_k_input;
 };
 
-// One activation row times the matrices of the selected experts.
+// Activation rows, each times the matrices of its selected experts.
 template <class Part, class Input, class Experts>
 struct GemvExpertsParams {
   Part part;
   PanelSplit split;
   long long matrix_bytes;
+  const int* n_rows;  // of the step
   Input input;
   Experts experts;
 };
 
-// The weighted sum of the selected experts' down projections, with an input row each, and of a shared expert.
+// Of each token: the weighted sum of its selected experts' down projections, with an input row each, and of a shared
+// expert.
 template <class Input, class Experts, class Shared>
 struct GemvMoeDownParams {
   ExpertMatrix matrix;
@@ -250,7 +264,8 @@ struct GemvMoeDownParams {
   int n_out;
   PanelSplit split;
   long long matrix_bytes;
-  Input input;  // [n_experts_used, n_in]
+  const int* n_rows;  // of the step
+  Input input;        // [n_tokens][n_experts_used][n_in]
   Experts experts;
   Shared shared_expert;
 };
