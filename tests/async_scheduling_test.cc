@@ -19,6 +19,9 @@ constexpr int kNever = std::numeric_limits<int>::max();
 // State of the fake device.
 struct Device {
   int most_in_flight = 0;
+  int n_pipelined_prompts = 0;        // steps with prompt tokens that were started before the one before had ended
+  int n_after_pipelined_prompts = 0;  // steps that were started before one with prompt tokens had ended
+  int n_in_flight = 0;
   int n_waited = 0;
   int fails_at = kNever;  // index of the first step that fails
   bool is_gone = false;   // the plan was destroyed
@@ -52,9 +55,14 @@ class DeviceTokenPlan final : public Plan {
       while (inputs.seq_begin[s + 1] <= inputs.output_rows[r]) ++s;
       last_[inputs.slots[s]] = output.sampled[r];
     }
+    const bool has_prompt = inputs.tokens.size() > inputs.slots.size();
+    if (!in_flight_.empty() && has_prompt) ++device_.n_pipelined_prompts;
+    if (!in_flight_.empty() && last_has_prompt_) ++device_.n_after_pipelined_prompts;
+    last_has_prompt_ = has_prompt;
     in_flight_.push_back(
         {{output.sampled.begin(), output.sampled.end()}, {output.logits.begin(), output.logits.end()}});
-    device_.most_in_flight = std::max(device_.most_in_flight, static_cast<int>(in_flight_.size()));
+    device_.n_in_flight = static_cast<int>(in_flight_.size());
+    device_.most_in_flight = std::max(device_.most_in_flight, device_.n_in_flight);
     EXPECT_LE(in_flight_.size(), 2u);
   }
 
@@ -62,6 +70,7 @@ class DeviceTokenPlan final : public Plan {
     invalidate(returned_);
     returned_ = std::move(in_flight_.front());
     in_flight_.pop_front();
+    --device_.n_in_flight;
     if (device_.n_waited++ >= device_.fails_at) return fail(ErrorCode::device_lost, "the device is lost");
     return StepOutput{returned_.sampled, returned_.logits, {}};
   }
@@ -82,6 +91,7 @@ class DeviceTokenPlan final : public Plan {
   Device& device_;
   std::vector<TokenId> tokens_;
   std::map<int32_t, TokenId> last_;
+  bool last_has_prompt_ = false;
   std::deque<Output> in_flight_;
   Output returned_;
 };
@@ -255,6 +265,50 @@ TEST_P(AsyncSchedulingTest, cancelling_one_request_does_not_change_the_others) {
   EXPECT_TRUE(same_output(*submitted[2].output, *expected[1]));
   for (const Submitted& each : submitted) EXPECT_EQ(each.output->n_ends, 1);
   EXPECT_EQ(pages_held(), 0);
+}
+
+// Outputs are compared in pipelined_steps_give_the_same_output_as_sequential_ones.
+TEST_P(AsyncSchedulingTest, steps_with_prompts_of_new_requests_are_pipelined) {
+  start(true);
+  const Submitted first = submit_request(request(1, 20, 200));
+  step_until_pipelined();
+  for (int i = 0; i < 3; ++i) loop_->step();  // the time of a decode-only step is known
+  EXPECT_EQ(device_.n_pipelined_prompts, 0);
+  const Submitted second = submit_request(request(2, 25, 200));
+  while (second.output->output_tokens.size() < 4) ASSERT_TRUE(loop_->step());
+  EXPECT_GE(device_.n_pipelined_prompts, 1);
+  EXPECT_GE(device_.n_after_pipelined_prompts, 1);
+}
+
+TEST_P(AsyncSchedulingTest, a_request_cancelled_with_its_prompt_in_flight_leaves_the_others_and_the_cache_correct) {
+  const Request running = request(1, 20, 60), cancelled = request(2, 30, 8);
+  const auto expected = generate({running}, false)[0], again_expected = generate({cancelled}, false)[0];
+  start(true);
+  const Submitted first = submit_request(running);
+  step_until_pipelined();
+  for (int i = 0; i < 3; ++i) loop_->step();  // the time of a decode-only step is known
+  const Submitted second = submit_request(cancelled);
+  while (device_.n_pipelined_prompts == 0) ASSERT_TRUE(loop_->step());
+  submission_queue_->cancel(second.id);
+  loop_->step();
+  EXPECT_EQ(second.output->n_ends, 1);
+  EXPECT_TRUE(second.output->output_tokens.empty());
+  const Submitted again = submit_request(cancelled);
+  finish();
+  EXPECT_TRUE(same_output(*first.output, *expected));
+  EXPECT_TRUE(same_output(*again.output, *again_expected));
+  EXPECT_EQ(second.output->n_after_end, 0);
+  EXPECT_EQ(pages_held(), 0);
+}
+
+// The step after the last one of a request has the rows of the others.
+TEST_P(AsyncSchedulingTest, steps_are_pipelined_while_a_request_reaches_its_token_limit) {
+  start(true);
+  const Submitted longer = submit_request(request(1, 20, 200)), shorter = submit_request(request(2, 20, 30));
+  step_until_pipelined();
+  while (shorter.output->n_ends == 0) ASSERT_TRUE(loop_->step());
+  EXPECT_EQ(device_.n_in_flight, 1) << "the next step of the other request";
+  EXPECT_EQ(shorter.output->outcome.reason, StopReason::max_tokens);
 }
 
 // Three requests of up to six pages each in a cache of ten. A step that lacks pages is not started early, so that the

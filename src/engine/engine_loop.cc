@@ -17,6 +17,9 @@ constexpr int kMaxWaitPerSharedToken = 4;
 // Tokens per insertion into the prefix cache, for models that can resume at any position.
 constexpr int kInsertIntervalTokens = 256;
 constexpr std::array<TokenId, 1> kTokenFromDevice = {kFromDevice};
+// Steps with more prompt tokens are not pipelined: the host's work is short compared to them, and requests that arrive
+// meanwhile would wait for the next step too.
+constexpr int kMaxPipelinedPrefill = 256;
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
@@ -74,15 +77,20 @@ EngineLoop::~EngineLoop() {
 }
 
 void EngineLoop::finish_step() {
-  if (current_.is_in_flight) run_step({});
+  if (current_.is_in_flight) complete_current_step();
 }
 
 bool EngineLoop::step() {
   drain_submissions();
-  if (!current_.is_in_flight) admit_waiting();
-  const std::span<const ScheduledSequence> sequences = schedule_step();
-  const bool has_work = current_.is_in_flight || !sequences.empty();
-  if (has_work) run_step(sequences);
+  if (!current_.is_in_flight) {
+    admit_waiting();
+    if (const auto sequences = schedule_step(); !sequences.empty()) start(current_, sequences);
+  }
+  const bool has_work = current_.is_in_flight;
+  if (has_work) {
+    if (can_pipeline_next_step()) try_start_next_step();
+    complete_current_step();
+  }
   publish();
   if (has_work && options_.trace) options_.trace->add_stats(stats_);
   return has_work;
@@ -163,7 +171,7 @@ bool EngineLoop::admit(RequestState& request) {
         choose_checkpoints(n_tokens, request.cache.n_tokens, request.request.boundaries, options_.checkpoint_interval);
   }
   scheduler_.admit(request.id, n_tokens, request.cache.n_tokens, request.checkpoints,
-                   request.scores_prompt() ? PromptOutput::all_tokens : PromptOutput::last_token);
+                   request.scores_prompt() ? PromptOutput::all_tokens : PromptOutput::last_token, request.max_length);
   submission_queue_.on_admitted(request);
   if (!request.was_admitted()) {
     record_admission(request, *admission);
@@ -190,9 +198,9 @@ void EngineLoop::record_admission(RequestState& request, const Admission& admiss
 }
 
 // The next step, with its pages. If they run out, it is scheduled again without the youngest request.
+// REQUIRES: no step is in flight.
 std::span<const ScheduledSequence> EngineLoop::schedule_step() {
   std::span<const ScheduledSequence> sequences = scheduler_.schedule_step();
-  if (current_.is_in_flight) return sequences;
   while (!allocate_pages(sequences)) {
     preempt_youngest();
     sequences = scheduler_.schedule_step();
@@ -220,31 +228,41 @@ void EngineLoop::preempt_youngest() {
   if (options_.trace) options_.trace->add_preemption(request);
 }
 
-void EngineLoop::start(InFlightStep& step, std::span<const ScheduledSequence> sequences, Tokens tokens) {
+void EngineLoop::start(InFlightStep& step, std::span<const ScheduledSequence> sequences) {
   step.sequences.assign(sequences.begin(), sequences.end());
+  step.rows.clear();
+  step.n_prefill = 0;
   step.arrays.clear();
-  for (const ScheduledSequence& entry : sequences) {
-    const RequestState& request = *requests_.at(entry.id);
-    const std::span<const TokenId> known = tokens == Tokens::known
-                                               ? request.output.tokens().subspan(static_cast<size_t>(entry.begin))
-                                               : std::span<const TokenId>(kTokenFromDevice);
-    step.arrays.add(request.cache, entry.begin, known.first(static_cast<size_t>(entry.n_tokens)));
-    if (request.request.embedding) {
-      step.arrays.request_hidden();
-    } else if (entry.samples_token && is_sampled_on_device(request)) {
-      step.arrays.request_sampled_token(
-          *request.output.device_sampling(static_cast<size_t>(entry.begin + entry.n_tokens)));
-    } else {
-      step.arrays.request_logits(n_output_rows(request, entry));
-    }
-  }
+  for (const ScheduledSequence& entry : sequences) add_to_step(step, entry);
   step.is_in_flight = true;
-  if (tokens == Tokens::known) start_masks(sequences);
+  start_masks(sequences);
+  scheduler_.start_step();
   step.number = ++n_started_steps_;
   if (options_.trace) options_.trace->add_decision(step.number, sequences, scheduler_);
   step.started = Clock::now();
   plan_->start(step.arrays.inputs());
   if (options_.trace) options_.trace->add_host_work("upload and launch", step.started, Clock::now());
+}
+
+// A token that is not known yet is sampled by the step in flight.
+void EngineLoop::add_to_step(InFlightStep& step, const ScheduledSequence& entry) {
+  const RequestState& request = *requests_.at(entry.id);
+  const size_t begin = static_cast<size_t>(entry.begin), n_tokens = static_cast<size_t>(entry.n_tokens);
+  const std::span<const TokenId> known = request.output.tokens();
+  step.arrays.add(request.cache, entry.begin,
+                  begin < known.size() ? known.subspan(begin, n_tokens) : std::span(kTokenFromDevice));
+  if (entry.begin < request.prefill_size) step.n_prefill += entry.n_tokens;
+  OutputRows rows;
+  if (request.request.embedding) {
+    step.arrays.request_hidden();
+  } else if (entry.samples_token && is_sampled_on_device(request)) {
+    step.arrays.request_sampled_token(*request.output.device_sampling(begin + n_tokens));
+    rows = {.n_rows = 1};
+  } else {
+    rows = {.n_rows = n_output_rows(request, entry), .has_logits = true};
+    step.arrays.request_logits(rows.n_rows);
+  }
+  step.rows.push_back(rows);
 }
 
 // The mask of the next token depends on the tokens so far only, so that it is computed while the step runs.
@@ -257,32 +275,38 @@ void EngineLoop::start_masks(std::span<const ScheduledSequence> sequences) {
   mask_worker_.start(std::move(constrained));
 }
 
-// Not if a recurrent state has to be copied after this step: it would be one token ahead.
-bool EngineLoop::can_pipeline_next_step(std::span<const ScheduledSequence> sequences) const {
-  if (static_cast<int>(sequences.size()) != scheduler_.n_running()) return false;
-  const bool may_admit = scheduler_.n_running() < options_.max_sequences && scheduler_.n_waiting() > 0 &&
-                         admission_failed_at_ != cache_->version();
-  if (may_admit || submission_queue_.has_submissions() || options_.scheduler.step_tokens < 2) return false;
-  return std::ranges::all_of(sequences, [&](const ScheduledSequence& entry) {
-    const RequestState& request = *requests_.at(entry.id);
-    return entry.n_tokens == 1 && entry.samples_token && is_sampled_on_device(request) && !request.request.embedding &&
-           entry.begin + 1 < request.max_length &&
-           !(cache_->has_states() && should_insert_prefix(request, entry.begin + 1));
+// Not if a checkpoint is due after this step: its state would be one step ahead, its window's pages released.
+bool EngineLoop::can_pipeline_next_step() const {
+  if (current_.n_prefill > kMaxPipelinedPrefill) return false;
+  return std::ranges::all_of(current_.sequences, [&](const ScheduledSequence& entry) {
+    const auto found = requests_.find(entry.id);
+    if (found == requests_.end()) return true;  // it has ended
+    const RequestState& request = *found->second;
+    return !request.request.embedding && (!entry.samples_token || is_sampled_on_device(request)) &&
+           !(needs_checkpoints_ && should_insert_prefix(request, entry.begin + entry.n_tokens));
   });
+}
+
+// Whether the cache takes both steps in flight: a sequence has the tokens of one step in addition to the known ones.
+// A step whose prompts wait for the time of a decode-only step is not started early either: this one may be it.
+bool EngineLoop::fits_in_flight(std::span<const ScheduledSequence> next) const {
+  bool has_prompt = false;
+  for (const ScheduledSequence& entry : next) {
+    const RequestState& request = *requests_.at(entry.id);
+    if (entry.begin + entry.n_tokens - request.cache.n_tokens > options_.scheduler.step_tokens) return false;
+    has_prompt = has_prompt || entry.begin < request.prefill_size;
+  }
+  return has_prompt || scheduler_.n_prefilling() == 0;
 }
 
 // Not if its pages have run out.
 void EngineLoop::try_start_next_step() {
-  std::vector<ScheduledSequence> next = current_.sequences;
-  for (ScheduledSequence& entry : next) ++entry.begin;
-  if (allocate_pages(next)) start(next_, next, Tokens::on_device);
+  admit_waiting();
+  const std::span<const ScheduledSequence> next = scheduler_.schedule_step();
+  if (!next.empty() && fits_in_flight(next) && allocate_pages(next)) start(next_, next);
 }
 
-// `sequences`: if a step is in flight, those of its sequences whose requests have not ended.
-void EngineLoop::run_step(std::span<const ScheduledSequence> sequences) {
-  if (!current_.is_in_flight) start(current_, sequences, Tokens::known);
-  if (!sequences.empty() && sequences.size() == current_.sequences.size() && can_pipeline_next_step(sequences))
-    try_start_next_step();
+void EngineLoop::complete_current_step() {
   const Clock::time_point waited = options_.trace ? Clock::now() : Clock::time_point();
   const Result<StepOutput> output = plan_->wait();
   const Clock::time_point done = Clock::now();
@@ -291,7 +315,7 @@ void EngineLoop::run_step(std::span<const ScheduledSequence> sequences) {
   const double seconds = seconds_between(begin, done);
   if (options_.trace && output.ok()) trace_step(current_, begin, waited, done);
   last_done_ = done;
-  if (!sequences.empty()) scheduler_.complete_step(seconds);
+  scheduler_.complete_step(seconds);
   ++stats_.n_steps;
   stats_.step_s.add(seconds);
   stats_.step_tokens.add(current_.arrays.n_tokens());
@@ -310,28 +334,37 @@ void EngineLoop::trace_step(const InFlightStep& step, Clock::time_point begin, C
 }
 
 void EngineLoop::apply_output(const InFlightStep& done, const Result<StepOutput>& output) {
+  const StepOutput out = output.ok() ? output.value() : StepOutput{};
+  const size_t hidden_dim = out.hidden.size() / static_cast<size_t>(done.arrays.n_tokens());
   size_t rows_at = 0, logits_at = 0, hidden_at = 0;
   std::vector<SampledRow> constrained;  // after the other rows, which do not wait for masks
   if (!output.ok()) mask_worker_.wait();
-  for (const ScheduledSequence& entry : done.sequences) {
-    if (auto released = deferred_releases_.extract(entry.id)) {
-      release_deferred(std::move(released.mapped()), !output.ok());
-      ++rows_at;
-      continue;
-    }
-    const auto found = requests_.find(entry.id);
-    RequestState& request = *found->second;
+  for (size_t i = 0; i < done.sequences.size(); ++i) {
+    const ScheduledSequence& entry = done.sequences[i];
     if (!output.ok()) {
-      end(request, StopReason::failed, output.error());
+      if (auto released = deferred_releases_.extract(entry.id)) {
+        cache_->release(std::move(released.mapped().cache));
+      } else {
+        end(*requests_.at(entry.id), StopReason::failed, output.error());
+      }
       continue;
     }
+    const size_t n_rows = static_cast<size_t>(done.rows[i].n_rows);
+    const size_t n_logits = done.rows[i].has_logits ? static_cast<size_t>(options_.n_vocab) : 0;
+    const size_t n_hidden = hidden_dim * static_cast<size_t>(entry.n_tokens);
+    const std::span<const TokenId> sampled = out.sampled.subspan(rows_at, n_rows);
+    const std::span<float> logits = out.logits.subspan(logits_at, n_rows * n_logits);
+    const std::span<const float> hidden = out.hidden.subspan(hidden_at, n_hidden);
+    rows_at += n_rows;
+    logits_at += logits.size();
+    hidden_at += n_hidden;
+    if (auto released = deferred_releases_.extract(entry.id)) {
+      release_deferred(std::move(released.mapped()));
+      continue;
+    }
+    RequestState& request = *requests_.at(entry.id);
     const bool was_prompt = request.is_prefilling();
     request.cache.n_tokens += entry.n_tokens;
-    const StepOutput& out = output.value();
-    const size_t n_hidden =
-        out.hidden.size() / static_cast<size_t>(done.arrays.n_tokens()) * static_cast<size_t>(entry.n_tokens);
-    const std::span<const float> hidden = out.hidden.subspan(hidden_at, n_hidden);
-    hidden_at += n_hidden;
     if (!entry.samples_token) insert_prefix_if_due(request);
     if (was_prompt) {
       stats_.n_prefilled_tokens += static_cast<uint64_t>(entry.n_tokens);
@@ -341,14 +374,9 @@ void EngineLoop::apply_output(const InFlightStep& done, const Result<StepOutput>
       accumulate_embedding(request, hidden);
       continue;
     }
-    const size_t n_rows = static_cast<size_t>(n_output_rows(request, entry));
-    const size_t n_logits = is_sampled_on_device(request) ? 0 : static_cast<size_t>(options_.n_vocab);
-    const std::span<float> logits = out.logits.subspan(logits_at, n_rows * n_logits);
-    logits_at += logits.size();
-    rows_at += n_rows;
     if (request.scores_prompt()) score_prompt(request, entry, logits);
     if (entry.samples_token) {
-      const SampledRow row{&request, out.sampled[rows_at - 1], logits.last(n_logits)};
+      const SampledRow row{&request, sampled.back(), logits.last(n_logits)};
       if (request.output.is_constrained()) {
         constrained.push_back(row);
       } else {
@@ -470,14 +498,15 @@ void EngineLoop::emit_token(RequestState& request, const OutputState::TokenResul
   if (result.reason) end(request, *result.reason);
 }
 
-bool EngineLoop::is_in_flight(RequestId id) const {
-  return current_.is_in_flight &&
-         std::ranges::find(current_.sequences, id, &ScheduledSequence::id) != current_.sequences.end();
+int EngineLoop::n_in_flight(RequestId id) const {
+  if (!current_.is_in_flight) return 0;
+  const auto found = std::ranges::find(current_.sequences, id, &ScheduledSequence::id);
+  return found == current_.sequences.end() ? 0 : found->n_tokens;
 }
 
 void EngineLoop::release_cache(RequestState& request, StopReason reason) {
-  if (is_in_flight(request.id)) {
-    std::vector<TokenId> fed = reason == StopReason::failed ? std::vector<TokenId>{} : request.fed_with_pending();
+  if (const int n = n_in_flight(request.id); n > 0) {
+    std::vector<TokenId> fed = reason == StopReason::failed ? std::vector<TokenId>{} : request.fed_with_pending(n);
     deferred_releases_.emplace(request.id, DeferredRelease{std::move(request.cache), std::move(fed)});
   } else if (reason == StopReason::failed) {
     cache_->release(std::move(request.cache));
@@ -487,14 +516,15 @@ void EngineLoop::release_cache(RequestState& request, StopReason reason) {
   }
 }
 
-void EngineLoop::release_deferred(DeferredRelease deferred, bool step_failed) {
-  if (step_failed || deferred.fed.empty()) return cache_->release(std::move(deferred.cache));
-  ++deferred.cache.n_tokens;
+void EngineLoop::release_deferred(DeferredRelease deferred) {
+  if (deferred.fed.empty()) return cache_->release(std::move(deferred.cache));
+  deferred.cache.n_tokens = static_cast<int>(deferred.fed.size());
   cache_->finish(std::move(deferred.cache), deferred.fed);
 }
 
 // The sink is called before the submission queue: when drained() is true, every sink has got its end().
 void EngineLoop::end(RequestState& request, StopReason reason, std::optional<Error> error) {
+  if (request.output.is_constrained()) mask_worker_.wait();  // it may be preparing the request's mask
   if (const std::string_view rest = request.output.finish(); !rest.empty()) request.request.sink->tokens(rest, {});
   const Outcome outcome = outcome_of(request, reason, std::move(error));
   if (request.is_running) release_cache(request, reason);

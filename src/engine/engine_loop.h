@@ -1,10 +1,10 @@
 // The engine thread's part of the engine: drains the submission queue, admits requests, runs steps, emits tokens.
 // Engine thread only, except stats(). If the KV pages of a step run out, the youngest requests are preempted before it
-// starts. Async scheduling: if the device samples every token of a step and no request waits, the next step is started
-// before this one has ended, with the tokens still on the device. A request that ends or is cancelled before then ends
-// immediately; its pages and its state slot are released when that step is done. That step has then also fed the
-// request's last token. If its pages have run out, a step is not started early: no request is preempted with a row in
-// flight.
+// starts. Async scheduling: if the device samples every token of a step, the next step is started before this one has
+// ended, with the tokens still on the device and with the prompts of requests that are admitted meanwhile. A request
+// that ends or is cancelled before then ends immediately; its pages and its state slot are released when that step is
+// done. That step has then also fed its tokens. If its pages have run out, a step is not started early: no request is
+// preempted with a row in flight.
 #pragma once
 
 #include <map>
@@ -55,27 +55,34 @@ class EngineLoop {
   std::span<const ScheduledSequence> schedule_step();
   bool allocate_pages(std::span<const ScheduledSequence> sequences);
   void preempt_youngest();
+  struct OutputRows {
+    int n_rows = 0;
+    bool has_logits = false;  // else sampled tokens only
+  };
   // A step that runs on the device.
   struct InFlightStep {
     explicit InFlightStep(size_t n_groups) : arrays(n_groups) {}
     StepArrays arrays;
     std::vector<ScheduledSequence> sequences;
+    std::vector<OutputRows> rows;  // per sequence
+    int n_prefill = 0;             // prompt tokens
     bool is_in_flight = false;
     Clock::time_point started;
     uint64_t number = 0;
   };
-  enum class Tokens { known, on_device };
   // The cache of a request that ended while a step with one of its rows is in flight.
   struct DeferredRelease {
     SequenceCache cache;
-    std::vector<TokenId> fed;  // tokens fed once that step is done; empty: do not insert into the prefix cache
+    std::vector<TokenId> fed;  // once that step is done; empty: do not insert into the prefix cache
   };
 
-  void run_step(std::span<const ScheduledSequence> sequences);
-  void start(InFlightStep& step, std::span<const ScheduledSequence> sequences, Tokens tokens);
+  void start(InFlightStep& step, std::span<const ScheduledSequence> sequences);
+  void add_to_step(InFlightStep& step, const ScheduledSequence& entry);
   void start_masks(std::span<const ScheduledSequence> sequences);
-  bool can_pipeline_next_step(std::span<const ScheduledSequence> sequences) const;
+  bool can_pipeline_next_step() const;
+  bool fits_in_flight(std::span<const ScheduledSequence> next) const;
   void try_start_next_step();
+  void complete_current_step();
   void apply_output(const InFlightStep& done, const Result<StepOutput>& output);
   static void report_progress(RequestState& request);
   void score_prompt(RequestState& request, const ScheduledSequence& entry, std::span<float> logits);
@@ -94,10 +101,10 @@ class EngineLoop {
   void record_token_time(RequestState& request);
   bool should_insert_prefix(const RequestState& request, int n) const;
   void insert_prefix_if_due(RequestState& request);
-  bool is_in_flight(RequestId id) const;
+  int n_in_flight(RequestId id) const;  // tokens
   void end(RequestState& request, StopReason reason, std::optional<Error> error = {});
   void release_cache(RequestState& request, StopReason reason);
-  void release_deferred(DeferredRelease deferred, bool step_failed);
+  void release_deferred(DeferredRelease deferred);
   void record_end(const RequestState& request, const Outcome& outcome);
   void publish();
   void trace_step(const InFlightStep& step, Clock::time_point begin, Clock::time_point waited, Clock::time_point done);

@@ -7,15 +7,19 @@
 namespace zinc {
 namespace {
 
-constexpr int kInitialTokens = 16;              // prompt tokens of the first mixed step
-constexpr int kShortPrompt = 512;               // tokens
-constexpr double kShortPromptSlack = 1.5;       // factor on max_decode_slowdown if all prompts are short
-constexpr int kMaxGrowth = 4;                   // of the budget per step: limits the damage of a bad fit
+constexpr int kInitialTokens = 16;         // prompt tokens of the first mixed step
+constexpr int kShortPrompt = 512;          // tokens
+constexpr double kShortPromptSlack = 1.5;  // factor on max_decode_slowdown for short prompts
+// The longest step with short prompts, unless a decode-only step is nearly as long: streams have ten tokens per second,
+// which is faster than people read. An H200 prefills 2,048 tokens of an 8B model in 90 ms.
+constexpr double kShortPromptStepS = 0.1;
+constexpr int kMaxGrowth = 16;                  // of the chunks, at most: limits the damage of a bad fit
 constexpr int kMaxStepsWithoutDecodeOnly = 32;  // mixed steps, then a decode-only step is measured again
 // Reading the KV cache at some depth is taken to cost as much as the attention of this many tokens over it. Measured on
 // two cores at 7,000 positions: almost nothing (one token takes 5.2 ms, 16 take 5.1 each). A value too high makes steps
 // deep in a prompt longer; a value too low prefills one token per step where reading is expensive.
 constexpr double kCacheReadTokens = 4;
+constexpr double kMinSpread = 8;       // tokens, standard deviation of the depths: below, their cost is not fitted
 constexpr double kNewestWeight = 0.2;  // weight of a new decode-only step's time
 constexpr double kDecay = 0.95;        // of older observations, per step
 // The cost of a prompt token in a mixed step, relative to a step without decode rows: chunks grow above the first
@@ -47,6 +51,16 @@ double PrefillBudget::decode_only_step_s(int n_decode) const {
   return std::max(nearest.seconds + slope * (n_decode - nearest.n_rows), 0.5 * nearest.seconds);
 }
 
+double PrefillBudget::rough_decode_only_step_s(int n_decode) const {
+  if (const double seconds = decode_only_step_s(n_decode); seconds > 0) return seconds;
+  for (size_t i = size_class(n_decode, decode_only_.size()); i-- > 0;) {
+    const DecodeOnlyStep& fewer = decode_only_[i];
+    if (fewer.seconds == 0) continue;
+    return fewer.seconds * n_decode / fewer.n_rows < kShortPromptStepS / 2 ? fewer.seconds : 0;
+  }
+  return 0;
+}
+
 void PrefillBudget::Fit::add(double depth, double seconds, double weight) {
   for (double* sum : {&nn, &nd, &dd, &ns, &ds}) *sum *= kDecay;
   nn += weight;
@@ -61,11 +75,12 @@ std::optional<PrefillBudget::Cost> PrefillBudget::Fit::cost() const {
   if (nn <= 0) return std::nullopt;
   Cost cost;
   const double determinant = nn * dd - nd * nd;
-  if (determinant > 1e-6 * nn * dd) {
+  const bool has_slope = determinant > kMinSpread * kMinSpread * nn * nn;
+  if (has_slope) {
     cost.per_token = (ns * dd - ds * nd) / determinant;
     cost.per_depth = (nn * ds - nd * ns) / determinant;
   }
-  if (determinant <= 1e-6 * nn * dd || cost.per_depth < 0) cost = {.per_token = ns / nn, .per_depth = 0};
+  if (!has_slope || cost.per_depth < 0) cost = {.per_token = ns / nn, .per_depth = 0};
   if (cost.per_token < 0) cost = {.per_token = 0, .per_depth = ds / dd};
   return cost;
 }
@@ -91,20 +106,30 @@ void PrefillBudget::update_min_chunk(int n_prefill, double depth, double seconds
   }
 }
 
-int PrefillBudget::next_prefill_tokens(int n_decode, int depth, int longest_prompt) const {
+PromptLength PrefillBudget::length_of(int n_prompt) const {
+  if (n_prompt <= kShortPrompt) return PromptLength::short_prompt;
+  const std::optional<Cost> known = all_.cost();
+  const double seconds =
+      known ? n_prompt * (known->per_token + known->per_depth * n_prompt / 2) : 2 * kShortPromptStepS;
+  return seconds <= kShortPromptStepS ? PromptLength::short_prompt : PromptLength::long_prompt;
+}
+
+int PrefillBudget::next_prefill_tokens(int n_decode, int depth, PromptLength length) const {
   if (n_decode == 0) return max_tokens_;
-  const double decode_only_s = decode_only_step_s(n_decode);
+  const bool is_short = length == PromptLength::short_prompt;
+  const double decode_only_s = is_short ? rough_decode_only_step_s(n_decode) : decode_only_step_s(n_decode);
   if (decode_only_s == 0 || n_since_decode_only_ >= kMaxStepsWithoutDecodeOnly) return 0;
   const std::optional<Cost> known = all_.cost();
   if (!known) return std::min(kInitialTokens, max_tokens_);
   const double per_token = known->per_token + known->per_depth * depth;
   // If reading the KV cache alone exceeds the limit, prefill as many tokens as take as long as the read.
   const double cache_read_s = kCacheReadTokens * known->per_depth * depth;
-  const double slowdown =
-      longest_prompt <= kShortPrompt ? kShortPromptSlack * max_decode_slowdown_ : max_decode_slowdown_;
-  const double allowed_s = std::max((slowdown - 1) * decode_only_s, 2 * cache_read_s);
+  const double step_s = is_short ? std::max(kShortPromptSlack * max_decode_slowdown_ * decode_only_s, kShortPromptStepS)
+                                 : max_decode_slowdown_ * decode_only_s;
+  const double allowed_s = std::max(step_s - decode_only_s, 2 * cache_read_s);
   const double tokens = per_token > 0 ? (allowed_s - cache_read_s) / per_token : max_tokens_;
-  const int limit = std::min(max_tokens_, kMaxGrowth * std::max(kInitialTokens, last_prefill_));
+  const int limit =
+      static_cast<int>(std::min<double>(max_tokens_, kMaxGrowth * std::max<double>(kInitialTokens, recent_chunk_)));
   return std::max(std::clamp(static_cast<int>(std::min<double>(tokens, limit)), 1, limit), min_chunk_);
 }
 
@@ -118,15 +143,15 @@ void PrefillBudget::observe(const StepLoad& load, double seconds) {
     step.n_rows += weight * (load.n_decode - step.n_rows);
     return;
   }
+  recent_chunk_ = std::max<double>(load.n_prefill, kDecay * recent_chunk_);
   if (load.n_decode > 0) {
-    last_prefill_ = load.n_prefill;
     ++n_since_decode_only_;
     const double decode_only_s = decode_only_step_s(load.n_decode);
     if (decode_only_s == 0) return;
     seconds = std::max(0.0, seconds - decode_only_s);
   }
-  // With few prompt tokens the step's jitter is larger than their cost.
-  const double weight = std::min(1.0, load.n_prefill / double{kInitialTokens});
+  // By tokens: with few of them the step's jitter is larger than their cost, and on a GPU a few take as long as many.
+  const double weight = load.n_prefill;
   const double depth = (load.depth_sum + kCacheReadTokens * load.read_depth) / load.n_prefill;
   const double per_token_s = seconds / load.n_prefill;
   all_.add(depth, per_token_s, weight);

@@ -42,11 +42,11 @@ struct RequestState {
   Clock::time_point submitted, admitted, first_token, last_token;  // admitted: the first time
 
   std::span<const TokenId> fed() const { return output.tokens().first(static_cast<size_t>(cache.n_tokens)); }
-  // Tokens fed when the step in flight is done, which was started before its last token was known.
-  std::vector<TokenId> fed_with_pending() const {
+  // Tokens fed when the step in flight is done, which has n of them and was started before the last one was known.
+  std::vector<TokenId> fed_with_pending(int n) const {
     std::vector<TokenId> tokens(output.tokens().begin(), output.tokens().end());
     if (end_token) tokens.push_back(*end_token);
-    tokens.resize(static_cast<size_t>(cache.n_tokens) + 1);
+    tokens.resize(static_cast<size_t>(cache.n_tokens + n));
     return tokens;
   }
   bool was_admitted() const { return admitted != Clock::time_point{}; }

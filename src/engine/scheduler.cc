@@ -7,6 +7,9 @@
 namespace zinc {
 namespace {
 
+// Prompts up to this length go first if they fill a step of this many tokens: others would make all of them late. On
+// an H200 an 8B model prefills them in 16 ms, at two thirds of its speed.
+constexpr int kBriefPrompt = 256;
 constexpr int kMaxOvertaken = 16;  // after so many the client's oldest request goes first, whatever service it has had
 
 }  // namespace
@@ -47,7 +50,8 @@ std::vector<RequestId> Scheduler::admission_order() const {
   return ids;
 }
 
-void Scheduler::admit(RequestId id, int n_prompt, int n_cached, std::vector<int> chunk_ends, PromptOutput output) {
+void Scheduler::admit(RequestId id, int n_prompt, int n_cached, std::vector<int> chunk_ends, PromptOutput output,
+                      int max_length) {
   ZINC_CHECK(n_cached < n_prompt);
   for (auto& [name, client] : clients_) {
     const bool was_first = !client.waiting.empty() && client.waiting.front() == id;
@@ -55,7 +59,7 @@ void Scheduler::admit(RequestId id, int n_prompt, int n_cached, std::vector<int>
     ++client.n_running;
     last_admitted_was_overtaken_ = was_first && client.n_overtaken >= kMaxOvertaken;
     if (was_first) client.n_overtaken = 0;
-    running_.push_back({id, name, n_prompt, n_cached, std::move(chunk_ends), output});
+    running_.push_back({id, name, n_prompt, n_cached, n_cached, std::move(chunk_ends), output, max_length});
     return update_overtaken(id);
   }
   ZINC_CHECK(false);
@@ -96,11 +100,13 @@ void Scheduler::remove(RequestId id) {
   }
 }
 
-// Prompt tokens for each prefilling request: clients get equal parts, tokens that one does not need go to the others;
-// within a client in order of admission.
-std::vector<int> Scheduler::split_among_clients(std::span<Running* const> prefilling, int n_tokens) const {
+// Prompt tokens for the chunks of one length: clients get equal parts, tokens that one does not need go to the others;
+// within a client in order of admission. Returns how many were granted.
+int Scheduler::split_among_clients(std::span<Chunk> chunks, PromptLength length, int n_tokens) {
   std::map<std::string_view, int> n_wanted;
-  for (const Running* request : prefilling) n_wanted[request->client] += request->n_until_chunk_end();
+  for (const Chunk& chunk : chunks) {
+    if (chunk.length == length) n_wanted[chunk.request->client] += chunk.request->n_until_chunk_end();
+  }
   std::map<std::string_view, int> n_granted;
   while (n_tokens > 0 && !n_wanted.empty()) {
     const int n_per_client = std::max(1, n_tokens / static_cast<int>(n_wanted.size()));
@@ -112,66 +118,107 @@ std::vector<int> Scheduler::split_among_clients(std::span<Running* const> prefil
       it = it->second == 0 ? n_wanted.erase(it) : std::next(it);
     }
   }
-  std::vector<int> tokens;
-  for (const Running* request : prefilling) {
-    int& n_remaining = n_granted[request->client];
-    tokens.push_back(std::min(n_remaining, request->n_until_chunk_end()));
-    n_remaining -= tokens.back();
+  int n_total = 0;
+  for (Chunk& chunk : chunks) {
+    if (chunk.length != length) continue;
+    int& n_remaining = n_granted[chunk.request->client];
+    chunk.n_tokens = std::min(n_remaining, chunk.request->n_until_chunk_end());
+    n_remaining -= chunk.n_tokens;
+    n_total += chunk.n_tokens;
   }
-  return tokens;
+  return n_total;
+}
+
+// The prompts that may be in the next step. Brief ones go before longer ones, which are passed over once at most.
+std::vector<Scheduler::Chunk> Scheduler::next_chunks() const {
+  std::vector<Chunk> chunks;
+  int n_brief = 0;
+  for (const Running& request : running_) {
+    if (!request.is_prefilling()) continue;
+    chunks.push_back({&request, prefill_budget_.length_of(request.n_new())});
+    if (request.n_new() <= kBriefPrompt) n_brief += request.n_until_chunk_end();
+  }
+  if (n_brief >= kBriefPrompt) {
+    std::erase_if(chunks, [](const Chunk& chunk) {
+      return chunk.request->n_new() > kBriefPrompt && chunk.length == PromptLength::short_prompt &&
+             !chunk.request->was_passed_over;
+    });
+  }
+  return chunks;
+}
+
+// Long prompts get their budget first, so that short ones do not starve them, and short prompts the rest of theirs,
+// which is larger. Without decode rows both have the whole step: long prompts leave half of it to short ones.
+void Scheduler::fill_chunks(std::span<Chunk> chunks, int n_decode) const {
+  using enum PromptLength;
+  int n_short_wanted = 0, deepest_short = 0, n_long_wanted = 0, deepest_long = 0;
+  for (const Chunk& chunk : chunks) {
+    const bool is_short = chunk.length == short_prompt;
+    (is_short ? n_short_wanted : n_long_wanted) += chunk.request->n_until_chunk_end();
+    int& deepest = is_short ? deepest_short : deepest_long;
+    deepest = std::max(deepest, chunk.request->n_fed);
+  }
+  int n_granted = 0;
+  if (n_long_wanted > 0) {
+    int n_long = prefill_budget_.next_prefill_tokens(n_decode, deepest_long, long_prompt);
+    if (n_long == 0) return;  // a decode-only step is to be measured
+    if (n_decode == 0) n_long = std::max(n_long / 2, n_long - n_short_wanted);
+    n_granted = split_among_clients(chunks, long_prompt, n_long);
+  }
+  if (n_short_wanted > 0) {
+    const int n_short = prefill_budget_.next_prefill_tokens(n_decode, deepest_short, short_prompt);
+    split_among_clients(chunks, short_prompt, n_short - n_granted);
+  }
 }
 
 // Every running request may have one output row; the remaining rows go to prompts whose tokens all have one.
-void Scheduler::limit_outputs(std::span<Running* const> prefilling, std::vector<int>& tokens) const {
+void Scheduler::limit_outputs(std::span<Chunk> chunks) const {
   int n_free = limits_.max_outputs - n_running();
-  for (size_t i = 0; i < prefilling.size(); ++i) {
-    if (prefilling[i]->output == PromptOutput::last_token || tokens[i] == 0) continue;
-    tokens[i] = std::min(tokens[i], 1 + std::max(n_free, 0));
-    n_free -= tokens[i] - 1;
+  for (Chunk& chunk : chunks) {
+    if (chunk.request->output == PromptOutput::last_token || chunk.n_tokens == 0) continue;
+    chunk.n_tokens = std::min(chunk.n_tokens, 1 + std::max(n_free, 0));
+    n_free -= chunk.n_tokens - 1;
   }
 }
 
 std::span<const ScheduledSequence> Scheduler::schedule_step() {
   step_.clear();
-  std::vector<Running*> prefilling;
-  int deepest = 0, longest = 0;
-  for (Running& request : running_) {
-    if (!request.is_prefilling()) {
-      step_.push_back({request.id, request.n_fed, 1, true});
-    } else {
-      prefilling.push_back(&request);
-      deepest = std::max(deepest, request.n_fed);
-      longest = std::max(longest, request.n_prompt);
-    }
+  for (const Running& request : running_) {
+    if (request.is_prefilling() || request.n_fed >= request.max_length) continue;  // its last token is in flight
+    step_.push_back({request.id, request.n_fed, 1, true});
   }
-  const int n_decode = static_cast<int>(step_.size());
-  std::vector<int> tokens = split_among_clients(
-      prefilling, prefilling.empty() ? 0 : prefill_budget_.next_prefill_tokens(n_decode, deepest, longest));
-  limit_outputs(prefilling, tokens);
-  for (size_t i = 0; i < prefilling.size(); ++i) {
-    if (tokens[i] == 0) continue;
-    step_.push_back({prefilling[i]->id, prefilling[i]->n_fed, tokens[i],
-                     prefilling[i]->n_fed + tokens[i] == prefilling[i]->n_prompt});
+  std::vector<Chunk> chunks = next_chunks();
+  fill_chunks(chunks, static_cast<int>(step_.size()));
+  limit_outputs(chunks);
+  for (const auto& [request, length, n_tokens] : chunks) {
+    if (n_tokens == 0) continue;
+    step_.push_back({request->id, request->n_fed, n_tokens, request->n_fed + n_tokens == request->n_prompt});
   }
   return step_;
 }
 
-void Scheduler::complete_step(double seconds) {
+void Scheduler::start_step() {
   StepLoad load;
+  for (Running& request : running_) request.was_passed_over = request.is_prefilling();
   for (const ScheduledSequence& entry : step_) {
-    const auto request = std::ranges::find(running_, entry.id, &Running::id);
-    if (request == running_.end()) continue;
-    if (request->is_prefilling()) {
+    Running& request = *std::ranges::find(running_, entry.id, &Running::id);
+    if (request.is_prefilling()) {
       load.n_prefill += entry.n_tokens;
       load.depth_sum += static_cast<double>(entry.n_tokens) * (entry.begin + entry.n_tokens / 2.0);
       load.read_depth += entry.begin;
     } else {
       ++load.n_decode;
     }
-    request->n_fed += entry.n_tokens;
-    clients_.at(request->client).service += entry.n_tokens;
+    request.n_fed += entry.n_tokens;
+    request.was_passed_over = false;
+    clients_.at(request.client).service += entry.n_tokens;
   }
-  prefill_budget_.observe(load, seconds);
+  in_flight_.push_back(load);
+}
+
+void Scheduler::complete_step(double seconds) {
+  prefill_budget_.observe(in_flight_.front(), seconds);
+  in_flight_.pop_front();
 }
 
 int Scheduler::n_waiting() const {

@@ -1,10 +1,12 @@
 // Chooses the sequences of the next step (continuous batching with chunked prefill): one row for each decoding request,
-// then prompt tokens within the prefill token budget, split equally among clients. A request waits, prefills, decodes,
-// and is removed; a preempted one waits and prefills again. Admission is fair by client: fewest running requests first,
-// then least service. Plain data: no device, no clock, no memory; engine thread only.
+// then prompt tokens within the prefill token budget, split equally among clients. Long prompts have a smaller budget
+// than short ones, which therefore do not wait for them. A request waits, prefills, decodes, and is removed; a
+// preempted one waits and prefills again. Admission is fair by client: fewest running requests first, then least
+// service. Plain data: no device, no clock, no memory; engine thread only.
 #pragma once
 
 #include <deque>
+#include <limits>
 #include <map>
 #include <span>
 #include <string>
@@ -37,17 +39,20 @@ class Scheduler {
 
   void enqueue(RequestId id, const std::string& client);
   std::vector<RequestId> admission_order() const;
-  // `chunk_ends`: ascending positions where a prefill chunk has to end. REQUIRES: waiting, n_cached < n_prompt.
+  // `chunk_ends`: ascending positions where a prefill chunk has to end; `max_length`: positions it may use.
+  // REQUIRES: waiting, n_cached < n_prompt.
   void admit(RequestId id, int n_prompt, int n_cached, std::vector<int> chunk_ends,
-             PromptOutput output = PromptOutput::last_token);
+             PromptOutput output = PromptOutput::last_token, int max_length = std::numeric_limits<int>::max());
   // The last admitted request waits again, where it was in its client's queue: before all that arrived after it.
-  // Never the oldest one, so that there is progress. REQUIRES: n_running() > 1.
+  // Never the oldest one, so that there is progress. REQUIRES: n_running() > 1, no step is in flight.
   RequestId preempt_youngest();
   void remove(RequestId id);  // in any state; no effect if unknown
 
   // The next step, decode rows first; empty: nothing to do. Valid until the next call.
   std::span<const ScheduledSequence> schedule_step();
-  void complete_step(double seconds);  // after the step; requests removed since are skipped
+  // The scheduled step was started: the next one continues after its tokens, also if it is scheduled before the end.
+  void start_step();
+  void complete_step(double seconds);  // the oldest step that was started
 
   int n_waiting() const;
   int n_running() const { return static_cast<int>(running_.size()); }
@@ -58,10 +63,13 @@ class Scheduler {
   struct Running {
     RequestId id;
     std::string client;
-    int n_prompt, n_fed;
+    int n_prompt, n_cached, n_fed;  // n_fed: with the tokens of steps in flight
     std::vector<int> chunk_ends;
     PromptOutput output;
+    int max_length;
+    bool was_passed_over = false;  // no token of its prompt was in the last step
 
+    int n_new() const { return n_prompt - n_cached; }
     bool is_prefilling() const { return n_fed < n_prompt; }
     int n_until_chunk_end() const;
   };
@@ -71,8 +79,16 @@ class Scheduler {
     int n_running = 0;
     int n_overtaken = 0;  // requests that are newer than its oldest waiting one and were admitted first
   };
-  std::vector<int> split_among_clients(std::span<Running* const> prefilling, int n_tokens) const;
-  void limit_outputs(std::span<Running* const> prefilling, std::vector<int>& tokens) const;
+  // A prompt and its tokens in the next step.
+  struct Chunk {
+    const Running* request;
+    PromptLength length;
+    int n_tokens = 0;
+  };
+  std::vector<Chunk> next_chunks() const;
+  void fill_chunks(std::span<Chunk> chunks, int n_decode) const;
+  static int split_among_clients(std::span<Chunk> chunks, PromptLength length, int n_tokens);
+  void limit_outputs(std::span<Chunk> chunks) const;
   void update_overtaken(RequestId by);
   void erase_if_idle(const std::string& client);
 
@@ -82,6 +98,7 @@ class Scheduler {
   std::deque<Running> running_;               // in order of admission
   bool last_admitted_was_overtaken_ = false;  // by kMaxOvertaken
   std::vector<ScheduledSequence> step_;
+  std::deque<StepLoad> in_flight_;  // of the steps that were started, oldest first
 };
 
 }  // namespace zinc

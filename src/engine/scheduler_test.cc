@@ -23,9 +23,15 @@ std::vector<Chunk> chunks_of(std::span<const ScheduledSequence> step) {
   return chunks;
 }
 
+// The scheduled step was run.
+void complete(Scheduler& scheduler, double seconds) {
+  scheduler.start_step();
+  scheduler.complete_step(seconds);
+}
+
 std::vector<Chunk> step(Scheduler& scheduler, double seconds = 0.01) {
   const std::vector<Chunk> chunks = chunks_of(scheduler.schedule_step());
-  scheduler.complete_step(seconds);
+  complete(scheduler, seconds);
   return chunks;
 }
 
@@ -50,9 +56,9 @@ TEST(Scheduler, the_last_prompt_chunk_and_every_decode_row_sample_a_token) {
   Scheduler scheduler({.step_tokens = 64, .max_decode_slowdown = 2.2});
   add(scheduler, 1, 100);
   EXPECT_FALSE(scheduler.schedule_step()[0].samples_token);
-  scheduler.complete_step(0.01);
+  complete(scheduler, 0.01);
   EXPECT_TRUE(scheduler.schedule_step()[0].samples_token);
-  scheduler.complete_step(0.01);
+  complete(scheduler, 0.01);
   EXPECT_TRUE(scheduler.schedule_step()[0].samples_token);
 }
 
@@ -79,7 +85,9 @@ TEST(Scheduler, every_decoding_request_gets_a_row_in_every_step) {
   add(scheduler, 3, 8000);
   int n_decode_only = 0;
   for (int i = 0; i < 60; ++i) {
-    const std::vector<Chunk> chunks = step(scheduler);
+    int n_tokens = 0;
+    for (const Chunk& chunk : chunks_of(scheduler.schedule_step())) n_tokens += chunk.n_tokens;
+    const std::vector<Chunk> chunks = step(scheduler, 0.001 * n_tokens);
     ASSERT_GE(chunks.size(), 2u);
     EXPECT_EQ(chunks[0], (Chunk{1, 5 + i, 1}));
     EXPECT_EQ(chunks[1], (Chunk{2, 5 + i, 1}));
@@ -265,14 +273,14 @@ StepTimes prefill_long_prompt(const Machine& machine, int n_decoding, int n_prom
   StepTimes times;
   for (int i = 0; i < 30; ++i) {
     times.decode_only = machine.step_s(scheduler.schedule_step());
-    scheduler.complete_step(times.decode_only);
+    complete(scheduler, times.decode_only);
   }
   add(scheduler, 1000, n_prompt);
   while (scheduler.n_prefilling() > 0) {
     const double seconds = machine.step_s(scheduler.schedule_step());
     times.longest = std::max(times.longest, seconds);
     ++times.n_steps;
-    scheduler.complete_step(seconds);
+    complete(scheduler, seconds);
   }
   return times;
 }
@@ -296,7 +304,7 @@ TEST(Scheduler, depth_that_makes_tokens_expensive_is_no_reason_for_long_chunks) 
   Scheduler scheduler({.step_tokens = 512, .max_decode_slowdown = 2.2});
   const auto run_step = [&] {
     const double seconds = machine.step_s(scheduler.schedule_step());
-    scheduler.complete_step(seconds);
+    complete(scheduler, seconds);
     return seconds;
   };
   add(scheduler, 1, 512);
@@ -309,26 +317,26 @@ TEST(Scheduler, depth_that_makes_tokens_expensive_is_no_reason_for_long_chunks) 
 
 // Many prompts at once while the number of decoding requests grows: the time of a decode-only step has to be estimated
 // for row counts that were never measured alone.
-TEST(Scheduler, a_burst_of_prompts_is_prefilled_within_the_slowdown_limit) {
+TEST(Scheduler, a_burst_of_short_prompts_makes_steps_of_about_100_ms_or_the_slowdown_limit) {
   const Machine machine{.weights_s = 0.003, .row_s = 0.0009, .token_s = 0.0007};
   constexpr int kRequests = 64, kPrompt = 70;
   constexpr double kSlowdown = 1.8;
   Scheduler scheduler({.step_tokens = 512, .max_decode_slowdown = kSlowdown});
   for (int i = 0; i < kRequests; ++i) add(scheduler, static_cast<RequestId>(i + 1), kPrompt);
-  double took = 0, longest = 0;
+  constexpr double kShortPromptSlowdown = 1.5 * kSlowdown;
+  double took = 0;
   while (scheduler.n_prefilling() > 0) {
     const std::span<const ScheduledSequence> chunks = scheduler.schedule_step();
     const double seconds = machine.step_s(chunks);
     if (const int n_rows = scheduler.n_decoding(); n_rows > 0) {
-      longest = std::max(longest, seconds / (machine.weights_s + n_rows * machine.row_s));
+      const double decode_only_s = machine.weights_s + n_rows * machine.row_s;
+      EXPECT_LT(seconds, 1.3 * std::max(0.1, kShortPromptSlowdown * decode_only_s)) << n_rows << " rows";
     }
     took += seconds;
-    scheduler.complete_step(seconds);
+    complete(scheduler, seconds);
   }
   const double prefill_s = kRequests * kPrompt * machine.token_s;
-  constexpr double kShortPromptSlowdown = 1.5 * kSlowdown;  // for short prompts
   EXPECT_LT(took, 1.25 * prefill_s * kShortPromptSlowdown / (kShortPromptSlowdown - 1));
-  EXPECT_LT(longest, 1.25 * kShortPromptSlowdown);
 }
 
 // Reading the KV cache at this depth takes six decode-only steps, for one token as for five.
@@ -352,7 +360,7 @@ TEST(Scheduler, chunks_are_long_where_a_short_one_costs_as_much) {
     for (const ScheduledSequence& entry : scheduler.schedule_step()) {
       (entry.n_tokens == 1 && entry.samples_token ? n_decode : n_prefill) += entry.n_tokens;
     }
-    scheduler.complete_step(0.001 * (n_prefill == 0 ? 2 : 2 + std::min(4 * n_prefill, 20 + n_prefill / 100)));
+    complete(scheduler, 0.001 * (n_prefill == 0 ? 2 : 2 + std::min(4 * n_prefill, 20 + n_prefill / 100)));
     return n_prefill;
   };
   add(scheduler, 1, 1024);
@@ -361,6 +369,42 @@ TEST(Scheduler, chunks_are_long_where_a_short_one_costs_as_much) {
   int n_steps = 0;
   for (; scheduler.n_prefilling() > 0; ++n_steps) run_step();
   EXPECT_LT(n_steps, 16000 / 128);
+}
+
+TEST(Scheduler, prompts_over_256_tokens_are_passed_over_once_by_briefer_ones_that_fill_a_step) {
+  Scheduler scheduler({.step_tokens = 512});
+  add(scheduler, 1, 400);
+  for (const RequestId id : {2u, 3u, 4u}) add(scheduler, id, 90);
+  EXPECT_EQ(step(scheduler), (std::vector<Chunk>{{2, 0, 90}, {3, 0, 90}, {4, 0, 90}}));
+  for (const RequestId id : {2u, 3u, 4u}) scheduler.remove(id);
+  for (const RequestId id : {5u, 6u, 7u}) add(scheduler, id, 90);
+  EXPECT_EQ(step(scheduler), (std::vector<Chunk>{{1, 0, 400}, {5, 0, 90}, {6, 0, 22}})) << "not again";
+}
+
+TEST(Scheduler, prompts_over_256_tokens_do_not_wait_for_a_few_briefer_ones) {
+  Scheduler scheduler({.step_tokens = 512});
+  add(scheduler, 1, 400);
+  add(scheduler, 2, 90);
+  EXPECT_EQ(step(scheduler), (std::vector<Chunk>{{1, 0, 400}, {2, 0, 90}}));
+}
+
+TEST(Scheduler, a_long_prompt_leaves_half_of_a_step_without_decode_rows_to_short_ones) {
+  Scheduler scheduler({.step_tokens = 128});
+  add(scheduler, 1, 5000);
+  add(scheduler, 2, 90);
+  add(scheduler, 3, 20, "b");
+  EXPECT_EQ(step(scheduler), (std::vector<Chunk>{{1, 0, 64}, {2, 0, 44}, {3, 0, 20}}));
+  EXPECT_EQ(step(scheduler).size(), 1u) << "a decode-only step is measured first";
+}
+
+// Requests that repeat a long conversation have few new tokens.
+TEST(Scheduler, a_long_prompt_with_a_cached_prefix_is_short) {
+  Scheduler scheduler({.step_tokens = 512});
+  add(scheduler, 1, 90);
+  step(scheduler);
+  step(scheduler);
+  add(scheduler, 2, 5000, "a", 4900);
+  EXPECT_EQ(step(scheduler), (std::vector<Chunk>{{1, 91, 1}, {2, 4900, 100}}));
 }
 
 TEST(Checkpoints, lie_at_the_first_and_last_boundaries_before_the_end_and_at_intervals) {

@@ -24,6 +24,18 @@ void ClassPreparer::request(size_t step_class) {
   changed_.notify_all();
 }
 
+void ClassPreparer::prepare_next(size_t step_class) {
+  const std::lock_guard lock(mutex_);
+  const auto next = requested_.begin() + static_cast<ptrdiff_t>(n_begun_);
+  const auto found = std::ranges::find(requested_, step_class);
+  if (found == requested_.end()) {
+    requested_.insert(next, step_class);
+    changed_.notify_all();
+  } else if (found > next) {
+    std::rotate(next, found, std::next(found));
+  }
+}
+
 const Status* ClassPreparer::result(size_t step_class) const {
   const std::lock_guard lock(mutex_);
   const std::optional<Status>& result = results_[step_class];
@@ -39,13 +51,10 @@ Status ClassPreparer::wait_for(size_t step_class) {
 
 Status ClassPreparer::wait_for_requested() {
   std::unique_lock lock(mutex_);
-  Status first_error = ok_status();
-  for (size_t i = 0; i < requested_.size(); ++i) {
-    const std::optional<Status>& result = results_[requested_[i]];
-    changed_.wait(lock, [&] { return result.has_value(); });
-    if (first_error.ok()) first_error = *result;
-  }
-  return first_error;
+  changed_.wait(lock,
+                [&] { return std::ranges::all_of(requested_, [&](size_t c) { return results_[c].has_value(); }); });
+  const auto failed = std::ranges::find_if(requested_, [&](size_t c) { return !results_[c]->ok(); });
+  return failed == requested_.end() ? ok_status() : *results_[*failed];
 }
 
 void ClassPreparer::run() {

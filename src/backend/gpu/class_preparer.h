@@ -22,6 +22,7 @@ class ClassPreparer {
   ClassPreparer& operator=(const ClassPreparer&) = delete;
 
   void request(size_t step_class);                // classes are prepared in the order of their first requests
+  void prepare_next(size_t step_class);           // the same, before all others: a step needs it
   const Status* result(size_t step_class) const;  // nullptr: not prepared yet
   Status wait_for(size_t step_class);             // requests it
   Status wait_for_requested();                    // for all; the first error
@@ -32,7 +33,7 @@ class ClassPreparer {
   const Prepare prepare_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<size_t> requested_;               // without duplicates, in order
+  std::vector<size_t> requested_;               // without duplicates, in the order of preparation
   size_t n_begun_ = 0;                          // of those
   std::vector<std::optional<Status>> results_;  // per class; never changed once it is set
   bool stopping_ = false;

@@ -41,6 +41,19 @@ TEST_F(ClassPreparerTest, prepares_in_the_order_of_requests_and_each_class_once)
   EXPECT_EQ(preparer.result(3), nullptr) << "not requested";
 }
 
+TEST_F(ClassPreparerTest, a_class_that_a_step_needs_is_prepared_before_those_requested_earlier) {
+  ClassPreparer preparer(6, prepares());
+  for (const size_t c : {0u, 1u, 2u, 4u}) preparer.request(c);
+  begun_.get_future().wait();
+  preparer.prepare_next(4);
+  preparer.prepare_next(0);  // it has begun
+  preparer.prepare_next(5);
+  preparer.prepare_next(5);
+  go_on_.set_value();
+  EXPECT_TRUE(preparer.wait_for_requested().ok());
+  EXPECT_EQ(order_, (std::vector<size_t>{0, 5, 4, 1, 2}));
+}
+
 TEST_F(ClassPreparerTest, an_error_is_the_result_of_its_class) {
   go_on_.set_value();
   ClassPreparer preparer(4, prepares());

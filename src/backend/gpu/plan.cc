@@ -28,7 +28,7 @@ Status StepPlan::start_preparing(bool on_demand) {
 }
 
 // The smallest class that is ready: a step does not wait for its own class, because every class computes the same bits
-// (ADR 0010). The largest is: start_preparing() waited for it.
+// (ADR 0010), but it is prepared next. The largest is ready: start_preparing() waited for it.
 Result<size_t> StepPlan::ready_class(const StepClass& step) {
   const size_t smallest = find_step_class(classes(), step);
   if (on_demand_) {
@@ -39,6 +39,7 @@ Result<size_t> StepPlan::ready_class(const StepClass& step) {
     const Status* const prepared = preparer_->result(i);
     return prepared && prepared->ok() && classes()[i].fits(step);
   };
+  if (!preparer_->result(smallest)) preparer_->prepare_next(smallest);
   size_t i = smallest;
   while (!is_ready(i)) ++i;
   return i;
