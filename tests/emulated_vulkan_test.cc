@@ -46,7 +46,7 @@ class Kernel {
     kFirstFree
   };
 
-  Kernel() {
+  explicit Kernel(bool has_coherent_values = false) {
     add(kEntryPoint, {5, kMain, 0x6e69616d, 0});
     add(kExecutionMode, {kMain, 17, kThreads, 1, 1});
     add(kDecorate, {kIndex, 11, 29});
@@ -54,6 +54,7 @@ class Kernel {
     add(kDecorate, {kBlockVariable, 33, 0});
     add(kDecorate, {kValues, 6, 4});
     add(kMemberDecorate, {kValuesBlock, 0, 35, 0});
+    if (has_coherent_values) add(kMemberDecorate, {kValuesBlock, 0, 23});
     add(kTypeVoid, {kVoid});
     add(kTypeFunction, {kMainType, kVoid});
     add(kTypeInt, {kUint, 32, 0});
@@ -98,25 +99,35 @@ class Kernel {
   }
   uint32_t shared_at(uint32_t index) { return make(kAccessChain, {kShared, index}, kSharedUint); }
   void barrier() { add(kControlBarrier, {kTwo, kTwo, kZero}); }
-  void store_result(uint32_t value) {
+  uint32_t result_at(uint32_t index) {
     const uint32_t address = make(kAccessChain, {kBlockVariable, kZero}, kBlockWide);
     const uint32_t values = make(kConvertUToPtr, {make(kLoad, {address}, kWide)}, kValuesPointer);
-    add(kStore, {make(kAccessChain, {values, kZero, kThread}, kValuePointer), value, 2, 4});
+    return make(kAccessChain, {values, kZero, index}, kValuePointer);
   }
+  void store_result(uint32_t value) { add(kStore, {result_at(kThread), value, 2, 4}); }
 
   std::array<uint32_t, kThreads> run() {
+    const Program program = finish();
+    std::array<uint32_t, kThreads> results{};
+    DeviceWrites writes;
+    run(program, results, writes);
+    return results;
+  }
+
+  Program finish() {
     add(kReturn, {});
     add(kFunctionEnd, {});
     std::vector<uint32_t> module = {0x07230203, 0x00010600, 0, next_, 0};
     module.insert(module.end(), words_.begin(), words_.end());
-    const Program program = decode(module, {});
-    std::array<uint32_t, kThreads> results{};
-    const uint64_t block = reinterpret_cast<uint64_t>(results.data());
-    Workgroup workgroup;
+    return decode(module, {});
+  }
+
+  static void run(const Program& program, std::array<uint32_t, kThreads>& values, DeviceWrites& writes) {
+    const uint64_t block = reinterpret_cast<uint64_t>(values.data());
+    Workgroup workgroup(writes);
     workgroup.begin(program, {}, {1, 1, 1}, {reinterpret_cast<uint64_t>(&block), 0});
     while (workgroup.run(3)) {  // suspended every few instructions
     }
-    return results;
   }
 
  private:
@@ -204,6 +215,38 @@ TEST(EmulatedVulkan, lanes_diverge_at_a_branch_and_reconverge_after_it) {
 TEST(EmulatedVulkanDeathTest, barrier_in_divergent_control_flow_aborts) {
   Kernel k = branching_kernel(true);
   EXPECT_DEATH(k.run(), "barrier in divergent control flow");
+}
+
+enum class Reader : uint8_t { same_workgroup, coherent, after_barrier, after_same_write, non_coherent };
+
+// A workgroup writes 2 * index; it or another one increments the values.
+std::array<uint32_t, kThreads> increment_written_values(Reader reader) {
+  Kernel writer, k(reader == Reader::coherent);
+  writer.store_result(writer.make(kIMul, {Kernel::kThread, Kernel::kTwo}));
+  if (reader == Reader::after_same_write) k.store_result(k.make(kIMul, {Kernel::kThread, Kernel::kTwo}));
+  Kernel& incrementing = reader == Reader::same_workgroup ? writer : k;
+  const uint32_t value = incrementing.make(kLoad, {incrementing.result_at(Kernel::kThread), 2, 4});
+  incrementing.store_result(incrementing.make(kIAdd, {value, Kernel::kOne}));
+  std::array<uint32_t, kThreads> values{};
+  DeviceWrites writes;
+  Kernel::run(writer.finish(), values, writes);
+  if (reader == Reader::after_barrier) writes.pass_barrier();
+  if (reader != Reader::same_workgroup) Kernel::run(k.finish(), values, writes);
+  return values;
+}
+
+TEST(EmulatedVulkan, writes_of_another_workgroup_are_visible_to_coherent_loads_and_after_a_barrier_or_an_equal_write) {
+  for (const Reader reader :
+       {Reader::same_workgroup, Reader::coherent, Reader::after_barrier, Reader::after_same_write}) {
+    const auto values = increment_written_values(reader);
+    for (uint32_t i = 0; i < kThreads; ++i) EXPECT_EQ(values[i], 2 * i + 1) << static_cast<int>(reader);
+  }
+}
+
+TEST(EmulatedVulkan, non_coherent_load_of_data_from_another_workgroup_returns_the_poison_value) {
+  const auto values = increment_written_values(Reader::non_coherent);
+  EXPECT_EQ(values[0], 1u) << "the write did not change the value";
+  for (uint32_t i = 1; i < kThreads; ++i) EXPECT_EQ(values[i], kPoisonWord + 1) << i;
 }
 
 TEST(EmulatedVulkanDeathTest, unsupported_instruction_is_named) {

@@ -8,7 +8,7 @@ namespace zinc::emulated_vulkan {
 namespace {
 
 // Decorations.
-constexpr uint32_t kSpecId = 1, kArrayStride = 6, kBuiltIn = 11, kBinding = 33, kOffset = 35;
+constexpr uint32_t kSpecId = 1, kArrayStride = 6, kBuiltIn = 11, kCoherent = 23, kBinding = 33, kOffset = 35;
 
 }  // namespace
 
@@ -26,6 +26,7 @@ void Declarations::declare(Words w) {
       return;
     case kMemberDecorate:
       if (w[3] == kOffset) offsets_[{w[1], w[2]}] = w[4];
+      if (w[3] == kCoherent) types_[w[1]].is_coherent = true;
       return;
     case kVariable:
       return declare_variable(w);

@@ -6,8 +6,8 @@
 
 namespace zinc::emulated_vulkan {
 
-inline constexpr uint32_t kInput = 1, kUniform = 2, kWorkgroup = 4, kPrivate = 6,
-                          kFunctionLocal = 7;  // storage classes
+inline constexpr uint32_t kInput = 1, kUniform = 2, kWorkgroup = 4, kPrivate = 6, kFunctionLocal = 7,
+                          kDeviceMemory = 5349;  // storage classes
 inline bool is_in_slots(uint32_t storage) {
   return storage == kInput || storage == kPrivate || storage == kFunctionLocal;
 }
@@ -20,6 +20,7 @@ struct Type {
   bool is_signed = false;
   uint32_t n_slots = 0, n_bytes = 0, alignment = 1, stride = 0;
   std::vector<uint32_t> members, offsets, slot_offsets;
+  bool is_coherent = false;  // struct with a member declared coherent
 };
 
 struct Value {

@@ -125,6 +125,7 @@ struct RunningWorkgroup {
   std::unique_ptr<Workgroup> workgroup;
   const Program* program;
 };
+DeviceWrites device_writes;
 std::vector<RunningWorkgroup> idle;  // finished workgroups, for reuse by the same kernel; oldest first
 
 // Dispatches between two barriers.
@@ -146,7 +147,7 @@ void run(std::vector<Dispatch> dispatches) {
       workgroup = std::move(*reusable);
       idle.erase(reusable);
     } else {
-      workgroup.workgroup = std::make_unique<Workgroup>();
+      workgroup.workgroup = std::make_unique<Workgroup>(device_writes);
     }
     workgroup.workgroup->begin(*dispatch.program, id, dispatch.grid, dispatch.uniforms);
     running.push_back(std::move(workgroup));
@@ -163,6 +164,7 @@ void run(std::vector<Dispatch> dispatches) {
       running.erase(running.begin() + static_cast<ptrdiff_t>(i));
     }
   }
+  device_writes.pass_barrier();
 }
 
 void run(const Commands& commands) {

@@ -49,7 +49,8 @@ class Decoder : Declarations {
       : Declarations(words, given_constants),
         block_of_(words[3]),
         function_of_(words[3]),
-        used_across_blocks_(words[3]) {}
+        used_across_blocks_(words[3]),
+        is_coherent_(words[3]) {}
 
   Program decode() {
     size_t word_idx = 5, functions = words_.size();
@@ -224,6 +225,7 @@ class Decoder : Declarations {
     return true;
   }
 
+  // `b`: bytes of a load that may come from a non-coherent cache; `c`: alignment.
   void translate_memory(uint32_t op, Words w) {
     const bool is_load = op == kLoad;
     const uint32_t pointer = is_load ? w[3] : w[1], value = is_load ? w[2] : w[2];
@@ -249,13 +251,15 @@ class Decoder : Declarations {
       list.insert(list.end(), {leaf.byte, leaf.slot, leaf.width, leaf.is_signed});
     }
     const size_t flags = is_load ? 4 : 3;
-    constexpr uint32_t kAligned = 2;
+    constexpr uint32_t kAligned = 2, kMakePointerVisible = 16;  // the latter in Vulkan's memory model
     const bool is_aligned = w.size() > flags + 1 && (w[flags] & kAligned) != 0;
+    const bool is_coherent = is_coherent_[pointer] || (w.size() > flags && (w[flags] & kMakePointerVisible) != 0);
     emit({.op = static_cast<uint16_t>(op),
           .n = static_cast<uint16_t>(leaves.size()),
           .is_shared = pointed.storage == kWorkgroup,
           .to = is_load ? other : slot(pointer),
           .a = is_load ? slot(pointer) : other,
+          .b = is_load && pointed.storage == kDeviceMemory && !is_coherent ? t.n_bytes : 0,
           .c = is_aligned ? w[flags + 1] : 1,
           .more = is_plain ? 0 : append_words(list)});
   }
@@ -265,6 +269,7 @@ class Decoder : Declarations {
     const Value base = values_[w[3]];
     const bool in_slots = is_in_slots(types_[w[1]].storage);
     const Type* t = &element_of(type_of(w[3]));
+    is_coherent_[w[2]] = is_coherent_[w[3]] || t->is_coherent;
     uint32_t constant = 0;
     std::vector<uint32_t> list = {0};
     for (const uint32_t index : w.subspan(4)) {
@@ -402,7 +407,7 @@ class Decoder : Declarations {
       case kSelectionMerge:
         return;
       case kMemoryBarrier:
-        return;  // memory is coherent, and lanes never run ahead of their own writes
+        return;  // lanes never run ahead of their own writes
       case kLabel:
         p_.block_at.push_back(static_cast<uint32_t>(p_.code.size()));
         return;
@@ -493,6 +498,7 @@ class Decoder : Declarations {
 
   std::vector<uint32_t> block_of_, function_of_;  // by label; first block by function
   std::vector<bool> used_across_blocks_;          // by id: used outside of its own block
+  std::vector<bool> is_coherent_;                 // by id of a pointer: its loads bypass non-coherent caches
   std::map<uint32_t, Parameters> parameters_;
   std::map<uint32_t, Block> blocks_;          // by label
   std::map<uint32_t, uint32_t> first_label_;  // by function

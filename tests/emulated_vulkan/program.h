@@ -143,7 +143,7 @@ struct Instruction {
   uint16_t n = 0;                        // components or slots
   uint8_t is_wide = 0;                   // 64-bit; kSelect: one condition for all components
   uint8_t is_shared = 0;                 // shared memory
-  uint32_t to = 0, a = 0, b = 0, c = 0;  // slots
+  uint32_t to = 0, a = 0, b = 0, c = 0;  // slots; kLoad, kStore: see translate_memory
   uint32_t more = 0;                     // index of further operands in Program::words; 0: none
 };
 

@@ -23,14 +23,16 @@ void Subgroup::fail(const std::string& what) const {
                     program_->code[pc_ - 1].op, lanes_, index_, what));
 }
 
-void Subgroup::begin(const Program& program, uint32_t index, SharedMemory& shared, Dim3 workgroup_id, Dim3 grid,
+void Subgroup::begin(const Program& program, uint32_t index, WorkgroupMemory& memory, Dim3 workgroup_id, Dim3 grid,
                      const std::array<uint64_t, 2>& uniforms) {
   if (program_ != &program) {
     slots_.assign(size_t{program.n_slots} * kLanes, kPoisonWord);
     for (const auto& [to, value] : program.constants) std::fill_n(slot(to), kLanes, value);
   }
   program_ = &program;
-  shared_ = &shared;
+  shared_ = &memory.shared;
+  device_writes_ = memory.device_writes;
+  workgroup_ = memory.workgroup;
   index_ = index;
   ++barrier_epoch_;
   frames_.clear();
@@ -40,7 +42,7 @@ void Subgroup::begin(const Program& program, uint32_t index, SharedMemory& share
   const uint32_t first = index * kLanes;
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
     for (const auto& [to, binding] : program.bindings) set_wide(to, lane, uniforms.at(binding));
-    for (const auto& [to, begin] : program.shared) set_wide(to, lane, shared.begin() + begin);
+    for (const auto& [to, begin] : program.shared) set_wide(to, lane, shared_->begin() + begin);
     for (const auto& [to, builtin] : program.builtins) {
       const auto set = [&](Dim3 p) {
         slot(to)[lane] = p.x;
@@ -174,20 +176,30 @@ void Subgroup::access_chain(const Instruction& i) {
 bool Subgroup::is_race_free(uint64_t address, uint32_t n_bytes, uint32_t thread) {
   const uint32_t other = shared_->read(address, n_bytes, {thread, barrier_epoch_, barrier_epoch_ + n_shuffles_});
   if (other == SharedMemory::kNoThread) return true;
-  static std::set<std::pair<size_t, uint32_t>> reported;
-  if (reported.emplace(program_->n_words, pc_).second) {
-    fmt::print(stderr,
-               "emulated Vulkan device: {}, instruction {}: data race: {} reads what {} is writing, and gets the "
-               "poison value\n",
-               program_->name, pc_ - 1, SharedMemory::accessor_name(thread), SharedMemory::accessor_name(other));
-  }
+  report_poison(fmt::format("data race: {} reads what {} is writing", SharedMemory::accessor_name(thread),
+                            SharedMemory::accessor_name(other)));
   return false;
 }
 
+// A stale read does too.
+bool Subgroup::is_stale(uint64_t address, uint32_t n_bytes) {
+  if (!device_writes_->is_stale(address, n_bytes, workgroup_)) return false;
+  report_poison("a load that is not coherent reads what another workgroup has written since the last barrier");
+  return true;
+}
+
+void Subgroup::report_poison(const std::string& reason) {
+  static std::set<std::pair<size_t, uint32_t>> reported;
+  if (!reported.emplace(program_->n_words, pc_).second) return;
+  fmt::print(stderr, "emulated Vulkan device: {}, instruction {}: {}, and gets the poison value\n", program_->name,
+             pc_ - 1, reason);
+}
+
 void Subgroup::load(const Instruction& i) {
+  bool is_poison = false;
   const auto read = [&](uint64_t address, uint32_t to, uint32_t lane, uint32_t n_bytes, bool is_signed) {
     uint32_t bits = 0;
-    if (i.is_shared == 0 || is_race_free(address, n_bytes, index_ * kLanes + lane)) {
+    if (!is_poison && (i.is_shared == 0 || is_race_free(address, n_bytes, index_ * kLanes + lane))) {
       std::memcpy(&bits, reinterpret_cast<const std::byte*>(address), n_bytes);
     } else {
       bits = kPoisonWord >> (32 - 8 * n_bytes);
@@ -201,6 +213,7 @@ void Subgroup::load(const Instruction& i) {
   for_lanes([&](uint32_t l) {
     const uint64_t address = wide(i.a, l);
     if (address % i.c != 0) fail(fmt::format("address {:#x} is not a multiple of {}", address, i.c));
+    is_poison = i.b != 0 && is_stale(address, i.b);
     const uint32_t* leaf = &program_->words[i.more];
     for (uint32_t k = 0; k < i.n; ++k, leaf += 4) {
       if (i.more == 0) {
@@ -225,6 +238,8 @@ void Subgroup::store(const Instruction& i) {
     if (i.is_shared != 0) {
       check_write(address, n_bytes, index_ * kLanes + lane,
                   shared_->has(address, n_bytes) && std::memcmp(to, bits, n_bytes) == 0);
+    } else {
+      device_writes_->write(address, n_bytes, workgroup_, std::memcmp(to, bits, n_bytes) == 0);
     }
     std::memcpy(to, bits, n_bytes);
   };

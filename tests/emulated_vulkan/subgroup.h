@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 
+#include "tests/emulated_vulkan/device_writes.h"
 #include "tests/emulated_vulkan/program.h"
 #include "tests/emulated_vulkan/shared_memory.h"
 
@@ -15,11 +16,17 @@ struct Dim3 {  // a workgroup id or a grid size
   uint32_t x = 0, y = 0, z = 0;
 };
 
+struct WorkgroupMemory {
+  SharedMemory shared;
+  DeviceWrites* device_writes = nullptr;
+  uint32_t workgroup = 0;  // id in device_writes
+};
+
 class Subgroup {
  public:
   enum class Stop : uint8_t { slice, barrier, end };
 
-  void begin(const Program& program, uint32_t index, SharedMemory& shared, Dim3 workgroup_id, Dim3 grid,
+  void begin(const Program& program, uint32_t index, WorkgroupMemory& memory, Dim3 workgroup_id, Dim3 grid,
              const std::array<uint64_t, 2>& uniforms);
   Stop run(int& budget);  // budget: remaining instructions
 
@@ -57,6 +64,8 @@ class Subgroup {
   void for_each_component(const Instruction& i, F f);
 
   bool is_race_free(uint64_t address, uint32_t n_bytes, uint32_t thread);
+  bool is_stale(uint64_t address, uint32_t n_bytes);
+  void report_poison(const std::string& reason);  // once per instruction
   bool is_uniform(const uint32_t* values) const;
   void check_write(uint64_t address, uint32_t n_bytes, uint32_t thread, bool is_same_value);
   void check_race(uint32_t other, uint64_t address, uint32_t thread) const;
@@ -85,12 +94,13 @@ class Subgroup {
 
   const Program* program_ = nullptr;
   SharedMemory* shared_ = nullptr;
+  DeviceWrites* device_writes_ = nullptr;
   std::vector<uint32_t> slots_;
   std::vector<Frame> frames_;
   std::vector<LaneGroup> pending_groups_;  // of this call: lanes waiting at later blocks
   std::array<uint32_t, kLanes> previous_block_{};
   Lanes lanes_ = 0;
-  uint32_t pc_ = 0, block_ = 0, index_ = 0, barrier_epoch_ = 0, n_shuffles_ = 0;
+  uint32_t pc_ = 0, block_ = 0, index_ = 0, workgroup_ = 0, barrier_epoch_ = 0, n_shuffles_ = 0;
 };
 
 }  // namespace zinc::emulated_vulkan

@@ -5,10 +5,11 @@
 namespace zinc::emulated_vulkan {
 
 void Workgroup::begin(const Program& program, Dim3 id, Dim3 grid, const std::array<uint64_t, 2>& uniforms) {
-  shared_.reset(program.shared_bytes);
+  memory_.shared.reset(program.shared_bytes);
+  memory_.workgroup = memory_.device_writes->add_workgroup();
   subgroups_.resize(program.n_threads / kLanes);
   stops_.assign(subgroups_.size(), Subgroup::Stop::slice);
-  for (uint32_t i = 0; i < subgroups_.size(); ++i) subgroups_[i].begin(program, i, shared_, id, grid, uniforms);
+  for (uint32_t i = 0; i < subgroups_.size(); ++i) subgroups_[i].begin(program, i, memory_, id, grid, uniforms);
 }
 
 bool Workgroup::run(int n_instructions) {
@@ -25,7 +26,7 @@ bool Workgroup::run(int n_instructions) {
     if (std::ranges::count(stops_, Stop::end) == static_cast<int64_t>(stops_.size())) return false;
     if (std::ranges::find(stops_, Stop::end) != stops_.end())
       fault("some subgroups wait at a barrier that others never reach");
-    shared_.pass_barrier();
+    memory_.shared.pass_barrier();
     std::ranges::fill(stops_, Stop::slice);
   }
 }

@@ -149,11 +149,13 @@ Status Lowering::lower(const gpu::MatmulCall& call) {
     return emit(with_counter_sync(shape.key), params, {std::min(n_output_tiles * n_tiles, n_workgroups)}, accesses);
   }
   const Size grid{n_output_tiles, n_tiles};
-  if (sizes_.max_tokens == 1) return emit(with_warm_up(shape.key, grid.x * grid.y), params, grid, accesses);
-  // Quantized rows are read through a cache, segment by segment, and so are sorted pairs.
+  // Quantized rows are read through a non-coherent cache, segment by segment, and so are sorted pairs: behind a
+  // barrier.
   const bool has_sorted_pairs = call.has_experts() && x_rows > kMaxSplitTokens;
   const bool can_wait = !has_sorted_pairs && (stages_row(call) || matrix.format->q8_block == 0);
-  return emit(with_counter_sync(shape.key, can_wait ? kWaitsAndSignals : kSignals), params, grid, accesses);
+  if (!can_wait) return emit(with_counter_sync(shape.key, kSignals), params, grid, accesses);
+  if (sizes_.max_tokens > 1) return emit(with_counter_sync(shape.key), params, grid, accesses);
+  return emit(with_warm_up(shape.key, grid.x * grid.y), params, grid, accesses);
 }
 
 // Down projections of the experts, weighted sum, shared expert and residual in one dispatch.
