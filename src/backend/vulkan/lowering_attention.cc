@@ -193,7 +193,7 @@ Status Lowering::lower(const gpu::RouteCall& call) {
 
 shader::ConvParams Lowering::conv_params(const Node& n) const {
   shader::ConvParams params{};
-  params.slot_bytes = cache_.state_bytes();
+  params.slot_bytes = cache_.slot_bytes(n.as<ShortConvParams>().cache_layer);
   fill_conv(n, params);
   return params;
 }
@@ -210,7 +210,7 @@ Status Lowering::lower(const gpu::ShortConvCall& call) {
 
 shader::DeltaParams Lowering::delta_params(const Node& n) const {
   shader::DeltaParams params{};
-  params.slot_bytes = cache_.state_bytes();
+  params.slot_bytes = cache_.slot_bytes(n.as<DeltaNetParams>().cache_layer);
   fill_delta(n, params);
   params.key_stride = params.k_heads * params.k_dim;
   params.value_stride = params.v_heads * params.v_dim;
