@@ -224,7 +224,8 @@ TEST(SequenceTraceTest, two_chunks_of_a_prompt_are_in_flight) {
   AtomicFile file = std::move(AtomicFile::create(folder / "trace.json").value());
   ASSERT_TRUE(trace.write(file).ok() && file.commit().ok());
   std::vector<std::string> names;
-  for (const Span& span : parse_trace(folder / "trace.json").track("m/host")) names.push_back(span.name);
+  const ParsedTrace t = parse_trace(folder / "trace.json");
+  for (const Span& span : t.track("m/host")) names.push_back(span.name);
   const std::string start = "upload and launch", wait = "wait";
   EXPECT_EQ(names, (std::vector<std::string>{start, start, wait, start, wait, start, wait, wait}));
 }
