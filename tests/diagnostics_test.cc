@@ -209,6 +209,27 @@ TEST_F(TracedProgram, serve_has_requests_scheduler_decisions_and_kernels) {
   EXPECT_GE(kernel_share(t.track("tiny/device")), kKernelShare);
 }
 
+// The host starts the second chunk of a prompt before it waits for the first.
+TEST(SequenceTraceTest, two_chunks_of_a_prompt_are_in_flight) {
+  Trace trace;
+  const TestFolder folder;
+  const ModelInstance model = load_model({.name = "qwen3-q8_0"});
+  {
+    Sequence sequence = std::move(
+        Sequence::create(
+            model, {.context = 128, .chunk_tokens = 32, .trace = {.trace = &trace, .name = "m", .time_kernels = false}})
+            .value());
+    ASSERT_TRUE(sequence.feed(std::vector<TokenId>(3 * 32 + 1, 5)).ok());
+  }
+  AtomicFile file = std::move(AtomicFile::create(folder / "trace.json").value());
+  ASSERT_TRUE(trace.write(file).ok() && file.commit().ok());
+  std::vector<std::string> names;
+  const ParsedTrace t = parse_trace(folder / "trace.json");
+  for (const Span& span : t.track("m/host")) names.push_back(span.name);
+  const std::string start = "upload and launch", wait = "wait";
+  EXPECT_EQ(names, (std::vector<std::string>{start, start, wait, start, wait, start, wait, wait}));
+}
+
 // A cache of one context: the second request is preempted.
 TEST(EngineTraceTest, preemptions_are_recorded) {
   Trace trace;

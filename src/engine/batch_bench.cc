@@ -85,9 +85,9 @@ Result<BatchBench> BatchBench::prepare(ModelInstance model, std::span<const Batc
   if (!engine.ok() && engine.error().code == ErrorCode::out_of_memory) {
     return fail(
         ErrorCode::out_of_memory,
-        "{} sequences of {} tokens need a KV cache that does not fit in the memory left after loading the model; "
+        "{} sequences of {} tokens need a KV cache that does not fit in the memory left after loading the model ({}); "
         "use a smaller --batch, -p or -n",
-        options.max_sequences, options.context);
+        options.max_sequences, options.context, engine.error().message);
   }
   if (!engine.ok()) return engine.error();
   return BatchBench(std::move(engine.value()), max_lead, std::move(cancelled));

@@ -188,28 +188,43 @@ Status Sequence::decode_on_device(int n, const std::function<bool(TokenId)>& on_
   return failed;
 }
 
+// Two chunks are in flight: a GPU does not wait for the host between them. Returns the output of the last one.
+Result<StepOutput> Sequence::prefill(std::span<const TokenId> tokens, Logits logits, const DeviceSampling* sampling,
+                                     const std::function<bool()>& cancelled) {
+  if (Status fits = check_context(tokens.size()); !fits.ok()) return fits.error();
+  constexpr int kInFlight = 2;
+  int n_in_flight = 0;
+  Result<StepOutput> output = StepOutput();
+  const auto finish_oldest = [&] {
+    Result<StepOutput> oldest = finish_step();
+    --n_in_flight;
+    if (output.ok()) output = std::move(oldest);
+  };
+  while (!tokens.empty() && output.ok()) {
+    if (n_in_flight == kInFlight) {
+      finish_oldest();
+    } else if (cancelled && cancelled()) {
+      output = fail(ErrorCode::cancelled, "cancelled during prefill");
+    } else {
+      const size_t n = std::min(tokens.size(), static_cast<size_t>(chunk_tokens_));
+      start(tokens.first(n), logits, sampling);
+      ++n_in_flight;
+      tokens = tokens.subspan(n);
+    }
+  }
+  while (n_in_flight > 0) finish_oldest();
+  return output;
+}
+
 Status Sequence::feed_and_sample(std::span<const TokenId> tokens, const DeviceSampling& sampling,
                                  const std::function<bool()>& cancelled) {
-  if (Status fits = check_context(tokens.size()); !fits.ok()) return fits;
-  for (size_t begin = 0; begin < tokens.size(); begin += static_cast<size_t>(chunk_tokens_)) {
-    if (cancelled && cancelled()) return fail(ErrorCode::cancelled, "cancelled during prefill");
-    const size_t n = std::min(tokens.size() - begin, static_cast<size_t>(chunk_tokens_));
-    if (const auto output = step(tokens.subspan(begin, n), Logits::none, &sampling); !output.ok())
-      return output.error();
-  }
-  return ok_status();
+  const Result<StepOutput> output = prefill(tokens, Logits::none, &sampling, cancelled);
+  return output.ok() ? ok_status() : Status(output.error());
 }
 
 Result<std::span<float>> Sequence::feed(std::span<const TokenId> tokens, const std::function<bool()>& cancelled) {
-  if (Status fits = check_context(tokens.size()); !fits.ok()) return fits.error();
-  std::span<float> logits;
-  for (size_t begin = 0; begin < tokens.size(); begin += static_cast<size_t>(chunk_tokens_)) {
-    if (cancelled && cancelled()) return fail(ErrorCode::cancelled, "cancelled during prefill");
-    const size_t n = std::min(tokens.size() - begin, static_cast<size_t>(chunk_tokens_));
-    ZINC_TRY(output, step(tokens.subspan(begin, n), Logits::last));
-    logits = output.logits;
-  }
-  return logits;
+  ZINC_TRY(output, prefill(tokens, Logits::last, nullptr, cancelled));
+  return output.logits;
 }
 
 Result<std::vector<float>> Sequence::feed_with_all_logits(std::span<const TokenId> tokens) {

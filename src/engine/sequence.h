@@ -82,6 +82,8 @@ class Sequence {
   enum class Logits { none, last, all };
   void start(std::span<const TokenId> tokens, Logits logits, const DeviceSampling* sampling = nullptr);
   Result<StepOutput> step(std::span<const TokenId> tokens, Logits logits, const DeviceSampling* sampling = nullptr);
+  Result<StepOutput> prefill(std::span<const TokenId> tokens, Logits logits, const DeviceSampling* sampling,
+                             const std::function<bool()>& cancelled);
   Result<StepOutput> finish_step();
   Result<StepOutput> wait_for_step();
 

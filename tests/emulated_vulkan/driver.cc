@@ -45,6 +45,7 @@ const EmulatedGpu& gpu() {
 }
 
 constexpr size_t kMemoryBytes = size_t{8} << 30;
+constexpr size_t kMaxAllocationBytes = size_t{256} << 20;  // of one buffer; real drivers have 4 GiB or less
 
 // ---- objects ----
 
@@ -238,7 +239,7 @@ void GetPhysicalDeviceProperties2(VkPhysicalDevice, VkPhysicalDeviceProperties2*
       auto* v = reinterpret_cast<VkPhysicalDeviceVulkan11Properties*>(s);
       v->subgroupSize = kLanes;
       v->subgroupSupportedOperations = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
-      v->maxMemoryAllocationSize = kMemoryBytes;
+      v->maxMemoryAllocationSize = kMaxAllocationBytes;
     } else if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES) {
       auto* v = reinterpret_cast<VkPhysicalDeviceVulkan12Properties*>(s);
       std::strcpy(v->driverName, "tests/emulated_vulkan");
@@ -330,6 +331,7 @@ void GetDeviceQueue(VkDevice, uint32_t, uint32_t, VkQueue* out) {
 VkResult DeviceWaitIdle(VkDevice) { return VK_SUCCESS; }
 
 VkResult AllocateMemory(VkDevice, const VkMemoryAllocateInfo* info, const VkAllocationCallbacks*, VkDeviceMemory* out) {
+  if (info->allocationSize > kMaxAllocationBytes) return VK_ERROR_OUT_OF_DEVICE_MEMORY;
   auto memory = std::make_unique<Memory>(info->allocationSize);
   if (!memory->data) return VK_ERROR_OUT_OF_DEVICE_MEMORY;
   *out = handle<VkDeviceMemory>(memory.release());

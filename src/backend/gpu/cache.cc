@@ -84,17 +84,19 @@ Status Cache::allocate_pages(const CacheSizes& sizes) {
 }
 
 Status Cache::allocate_states(const CacheSizes& sizes) {
+  const size_t n_slots = static_cast<size_t>(sizes.n_slots);
   for (size_t i = 0; i < layers_.size(); ++i) {
     const RecurrentCache& recurrent = layers_[i].recurrent;
-    storage_[i].state_begin = state_bytes_;
-    state_bytes_ += conv_bytes(recurrent) + static_cast<size_t>(recurrent.delta_floats()) * sizeof(float);
+    LayerStorage& storage = storage_[i];
+    storage.slot_bytes = conv_bytes(recurrent) + static_cast<size_t>(recurrent.delta_floats()) * sizeof(float);
+    ZINC_TRY(states, device_->allocate(storage.slot_bytes * n_slots, "recurrent states"));
+    storage.states = std::move(states);
+    state_bytes_ += storage.slot_bytes;
+    device_bytes_ += storage.states.size();
   }
-  const size_t n_slots = static_cast<size_t>(sizes.n_slots);
-  ZINC_TRY(states, device_->allocate(state_bytes_ * n_slots, "recurrent states"));
   ZINC_TRY(sampled, device_->allocate(n_slots * sizeof(int), "sampled tokens"));
-  states_ = std::move(states);
   last_sampled_ = std::move(sampled);
-  device_bytes_ += states_.size() + last_sampled_.size();
+  device_bytes_ += last_sampled_.size();
   return ok_status();
 }
 
@@ -144,9 +146,6 @@ KvLayer Cache::kv_layer(int layer) const {
           .group = storage.group};
 }
 
-Address Cache::conv_states(int layer) const {
-  return states_.address() + storage_[static_cast<size_t>(layer)].state_begin;
-}
 Address Cache::delta_states(int layer) const {
   return conv_states(layer) + conv_bytes(layers_[static_cast<size_t>(layer)].recurrent);
 }
@@ -178,7 +177,9 @@ void Cache::copy_state(int from_slot, int to_slot) {
         .from = buffer, .from_offset = from * n_bytes, .to = buffer, .to_offset = to * n_bytes, .n_bytes = n_bytes};
   };
   std::vector<BufferCopy> copies = {slot_copy(last_sampled_, sizeof(int))};
-  if (state_bytes_ > 0) copies.push_back(slot_copy(states_, state_bytes_));
+  for (const LayerStorage& storage : storage_) {
+    if (storage.slot_bytes > 0) copies.push_back(slot_copy(storage.states, storage.slot_bytes));
+  }
   copy(copies);
 }
 
@@ -206,12 +207,24 @@ Status Cache::write_page(int group, PageId page, std::span<const std::byte> in) 
 
 Status Cache::read_state(int slot, std::span<std::byte> out) {
   ZINC_CHECK(out.size() == state_bytes());
-  return out.empty() ? ok_status() : device_->read(states_, slot_index(slot) * state_bytes_, out);
+  for (const LayerStorage& storage : storage_) {
+    if (storage.slot_bytes == 0) continue;
+    const size_t offset = slot_index(slot) * storage.slot_bytes;
+    if (Status s = device_->read(storage.states, offset, out.first(storage.slot_bytes)); !s.ok()) return s;
+    out = out.subspan(storage.slot_bytes);
+  }
+  return ok_status();
 }
 
 Status Cache::write_state(int slot, std::span<const std::byte> in) {
   ZINC_CHECK(in.size() == state_bytes());
-  return in.empty() ? ok_status() : device_->write(states_, slot_index(slot) * state_bytes_, in);
+  for (const LayerStorage& storage : storage_) {
+    if (storage.slot_bytes == 0) continue;
+    const size_t offset = slot_index(slot) * storage.slot_bytes;
+    if (Status s = device_->write(storage.states, offset, in.first(storage.slot_bytes)); !s.ok()) return s;
+    in = in.subspan(storage.slot_bytes);
+  }
+  return ok_status();
 }
 
 }  // namespace zinc::gpu

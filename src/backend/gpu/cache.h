@@ -1,7 +1,9 @@
 // Caches in GPU memory. KV cache: one buffer of pages per layer; a page of a group is one page in each of the group's
-// layers. A page holds, per head, the keys as a panel of 32 positions and the values as rows. Per slot: each recurrent
-// layer's convolution inputs ([taps, channels], position p at p % taps) and delta state ([heads, k_dim, v_dim]), and
-// the last sampled token.
+// layers. A page holds, per head, the keys as a panel of 32 positions and the values as rows. Recurrent states: one
+// buffer of slots per layer; a slot holds the convolution's inputs ([taps, channels], position p at p % taps) and the
+// delta state
+// ([heads, k_dim, v_dim]). So only the cache of one layer has to fit the driver's largest allocation. Per slot also the
+// last sampled token.
 #pragma once
 
 #include <optional>
@@ -48,15 +50,19 @@ class Cache final : public CacheMemory {
   bool has_position(int position) const { return max_length_ == 0 || position < max_length_; }
   KvLayer kv_layer(int layer) const;
   const Buffer& pages(int layer) const { return storage_[static_cast<size_t>(layer)].pages; }
-  Address conv_states(int layer) const;   // of slot 0
-  Address delta_states(int layer) const;  // of slot 0
+  const Buffer& states(int layer) const { return storage_[static_cast<size_t>(layer)].states; }
+  size_t slot_bytes(int layer) const {
+    return storage_[static_cast<size_t>(layer)].slot_bytes;
+  }                                                                         // of one layer's state
+  Address conv_states(int layer) const { return states(layer).address(); }  // of slot 0
+  Address delta_states(int layer) const;                                    // of slot 0
   Address last_sampled() const { return last_sampled_.address(); }
 
  private:
   struct LayerStorage {
     int group = -1;
-    size_t page_bytes = 0, head_bytes = 0, value_begin = 0, state_begin = 0;
-    Buffer pages;
+    size_t page_bytes = 0, head_bytes = 0, value_begin = 0, slot_bytes = 0;
+    Buffer pages, states;
   };
   struct Group {
     size_t page_bytes = 0;  // of all layers
@@ -76,7 +82,7 @@ class Cache final : public CacheMemory {
   const KvFormat* kv_format_ = nullptr;
   int n_slots_ = 0, max_length_ = 0;
   size_t state_bytes_ = 0, device_bytes_ = 0;
-  Buffer states_, last_sampled_;
+  Buffer last_sampled_;
   std::optional<Error> failed_copy_;
 };
 

@@ -68,6 +68,31 @@ TEST_F(GpuCache, a_copied_page_and_a_copied_state_read_back_as_the_original) {
   EXPECT_EQ(page_back, std::vector<std::byte>(page.size())) << "a neighboring page was written";
 }
 
+// As the states of all layers of 64 sequences do on drivers with allocations of up to 4 GiB.
+TEST_F(GpuCache, only_the_states_of_one_layer_have_to_fit_the_largest_allocation) {
+  std::vector<LayerCache> layers(3);
+  for (LayerCache& layer : layers) {
+    layer.recurrent = {.conv_channels = 3, .conv_taps = 4, .heads = 2, .k_dim = 5, .v_dim = 7};
+  }
+  constexpr size_t kSlot = (3 * 4 + 2 * 5 * 7) * sizeof(float);
+  const CacheSizes sizes{.n_pages = {}, .n_slots = 8, .kv_format = find_format("f16")};
+  const KernelFormats formats{.backend = "test", .kv_formats = kFormats};
+  device_.max_bytes = 8 * kSlot;
+  const auto allocated = Cache::allocate(layers, sizes, device_, formats);
+  ASSERT_TRUE(allocated.ok()) << allocated.error().message;
+  Cache& cache = *allocated.value();
+  EXPECT_EQ(cache.state_bytes(), 3 * kSlot);
+  EXPECT_EQ(cache.slot_bytes(1), kSlot);
+  std::vector<std::byte> state(cache.state_bytes()), back(cache.state_bytes());
+  for (size_t i = 0; i < state.size(); ++i) state[i] = static_cast<std::byte>(i * 7);
+  ASSERT_TRUE(cache.write_state(7, state).ok());
+  cache.copy_state(7, 3);
+  ASSERT_TRUE(cache.read_state(3, back).ok());
+  EXPECT_EQ(back, state);
+  device_.max_bytes = 8 * kSlot - 1;
+  EXPECT_FALSE(Cache::allocate(layers, sizes, device_, formats).ok());
+}
+
 TEST_F(GpuCache, the_first_failed_copy_is_kept_for_the_next_step) {
   const auto cache = std::move(allocate("f16").value());
   cache->copy_page(0, 1, 2);

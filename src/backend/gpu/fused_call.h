@@ -87,8 +87,6 @@ struct ShortConvCall {
 };
 struct DeltaNetCall {
   const Node* node;
-  // q, k and v are parts of the convolution's result, and the heads of q and k are normed; null: they are as they are.
-  const Node *conv = nullptr, *q_norm = nullptr;
 };
 struct SampleCall {
   const Node* node;

@@ -16,13 +16,12 @@ struct Row {
 bool always(const Matcher&) { return true; }
 bool in_decode(const Matcher& m) { return m.is_decode; }
 bool has_few_rows(const Matcher& m) { return m.has_few_rows; }
-bool can_add_after_combine(const Matcher& m) { return m.limits.adds_after_combine || m.limits.max_combine_elems > 0; }
+bool can_add_after_combine(const Matcher& m) { return m.limits.max_combine_elems > 0; }
 bool has_delta_layers(const Matcher& m) { return !m.is_decode && m.limits.has_delta_layers; }
-bool has_delta_norms(const Matcher& m) { return m.max_tokens() <= m.limits.max_delta_norm_tokens; }
 bool has_norm_residual(const Matcher& m) { return m.limits.max_residual_elems > 0; }
 
 // In order of priority. A new fused kernel is a row here, a kind in fused_call.h and its lowering in each backend.
-constexpr std::array<Row, 10> kTable = {{
+constexpr std::array<Row, 9> kTable = {{
     {Op::attention, in_decode, match_attention_decode},       // with norms, RoPE and output gate
     {Op::attention, always, match_attention},                 // with norms and RoPE
     {Op::moe_combine, has_few_rows, match_moe_down},          // down projections, weighted sum, residual
@@ -31,7 +30,6 @@ constexpr std::array<Row, 10> kTable = {{
     {Op::moe_combine, can_add_after_combine, match_combine},  // weighted sum, shared expert, residual, norm
     {Op::delta_net, in_decode, match_delta_decode},           // with convolution
     {Op::delta_net, has_delta_layers, match_delta_layer},     // with convolution and gated norm
-    {Op::delta_net, has_delta_norms, match_delta_norms},      // with norms of q and k
     {Op::add, has_norm_residual, match_norm_residual},        // norms and residual
 }};
 
@@ -52,7 +50,7 @@ void match_table(Matcher& m) {
 bool keeps_intermediates_in_registers(const FusedCall& call) {
   return std::holds_alternative<AttentionCall>(call.kind) || std::holds_alternative<AttentionDecodeCall>(call.kind) ||
          std::holds_alternative<DeltaDecodeCall>(call.kind) || std::holds_alternative<DeltaLayerCall>(call.kind) ||
-         std::holds_alternative<CombineCall>(call.kind) || std::holds_alternative<DeltaNetCall>(call.kind);
+         std::holds_alternative<CombineCall>(call.kind);
 }
 
 }  // namespace

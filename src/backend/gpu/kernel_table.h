@@ -43,13 +43,11 @@ struct KernelLimits {
   // Experts.
   int64_t max_experts_used, max_experts;  // top-k per token; experts per layer that one kernel can route
   int64_t max_moe_down_elems = std::numeric_limits<int64_t>::max();  // inputs of all down projections of a token
-  bool adds_after_combine = false;                                   // moe_combine supports an add as epilogue
   // Row length for moe_combine with the gated shared expert, the residual add and the next norm; 0: without these.
   int64_t max_combine_elems = 0;
   bool can_join_router = false;  // a gate's gemv can run a later router too
   // Recurrent layers.
   bool has_delta_layers = false;  // steps of several rows: gated delta rule layers from convolution to gated norm
-  int max_delta_norm_tokens = 0;  // steps of up to this many tokens: it slices and norms a convolution's result itself
   // Norms.
   int64_t max_residual_elems = 0;     // row length for norm + residual add in one kernel; 0: no such kernel
   bool norms_after_residual = false;  // larger steps: it takes the norm before the next matmuls too

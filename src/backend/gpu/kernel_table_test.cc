@@ -281,7 +281,7 @@ TEST_F(KernelTable, experts_route_themselves_and_sum_their_down_projections_in_d
 
 TEST_F(KernelTable, in_a_large_step_the_router_is_a_kernel_and_the_sum_takes_the_residual) {
   KernelLimits kernels = limits();
-  kernels.adds_after_combine = true;
+  kernels.max_combine_elems = kDim;
   EXPECT_EQ(names(moe(embedded()), kernels, kPrefill),
             (Names{"norm to q8", "matmul 1", "route", "matmul 2 of q8 with act", "quantize", "matmul 1 of q8",
                    "combine with add"}));

@@ -133,14 +133,4 @@ Match match_delta_layer(const Matcher& m, const Node& delta) {
   return FusedCall{std::move(call), std::move(rule->nodes), rule->at};
 }
 
-// As match_delta_decode(), without the convolution.
-Match match_delta_norms(const Matcher& m, const Node& delta) {
-  Match match = match_delta_decode(m, delta);
-  if (!match) return {};
-  const DeltaDecodeCall call = std::get<DeltaDecodeCall>(match->kind);
-  std::erase(match->nodes, call.conv);
-  match->kind = DeltaNetCall{&delta, call.conv, call.q_norm};
-  return match;
-}
-
 }  // namespace zinc::gpu

@@ -92,7 +92,6 @@ Match match_matmuls(const Matcher& m, const Node& first);
 Match match_combine(const Matcher& m, const Node& combine);
 Match match_delta_decode(const Matcher& m, const Node& delta);
 Match match_delta_layer(const Matcher& m, const Node& delta);
-Match match_delta_norms(const Matcher& m, const Node& delta);
 Match match_norm_residual(const Matcher& m, const Node& add);
 Match match_one_op(const Matcher& m, const Node& node);
 

@@ -145,12 +145,6 @@ class StepLowering {
     return ok_status();
   }
 
-  Status lower(const CombineCall& call) {
-    Accesses accesses;
-    const typename Kernels::Combine params = combine_params(call, accesses);
-    return self().emit_threads("moe_combine", params, int64_t{max_rows(call.out())} * params.dim, accesses);
-  }
-
   // ---- parameters of other calls ----
 
   // Where a producer writes its result.

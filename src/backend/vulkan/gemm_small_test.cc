@@ -1,5 +1,5 @@
-// Matmuls of 2 to 64 rows against those of one row and of many, bit for bit, for every quantized format:
-// gemm_small.comp, linear.comp and gemm*.comp. On a GPU, or on the emulated one; skipped without.
+// Matmuls of 2 to 64 rows against those of one row and of many, bit for bit, for every format: gemm_small.comp,
+// gemm_floats.comp, linear.comp and gemm*.comp. On a GPU, or on the emulated one; skipped without.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -98,15 +98,13 @@ std::vector<const BackendInfo*> vulkan_backends() {
   if (emulated_vulkan()) all.push_back(emulated_vulkan());
   return all;
 }
-std::vector<const gpu::PanelFormat*> quantized_formats() {
+std::vector<const gpu::PanelFormat*> formats() {
   std::vector<const gpu::PanelFormat*> formats;
-  for (const gpu::PanelFormat* const* f = gpu::kPanelFormats; *f; ++f) {
-    if ((*f)->q8_block > 0) formats.push_back(*f);
-  }
+  for (const gpu::PanelFormat* const* f = gpu::kPanelFormats; *f; ++f) formats.push_back(*f);
   return formats;
 }
 INSTANTIATE_TEST_SUITE_P(All, VulkanFewRows,
-                         testing::Combine(testing::ValuesIn(vulkan_backends()), testing::ValuesIn(quantized_formats())),
+                         testing::Combine(testing::ValuesIn(vulkan_backends()), testing::ValuesIn(formats())),
                          [](const auto& info) {
                            std::string name =
                                fmt::format("{}_{}", std::get<0>(info.param)->name, std::get<1>(info.param)->name);

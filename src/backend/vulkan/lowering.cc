@@ -52,6 +52,10 @@ void insert_barriers(std::span<Dispatch> dispatches) {
   }
 }
 
+int register_row_vec8s(int width) {
+  return width > kMaxRegisterRow ? 0 : static_cast<int>(ceil_div(width, kThreads * 8));
+}
+
 Lowering::Size Lowering::flat(int64_t n_threads) {
   constexpr int64_t kMaxGridX = 32768;  // workgroups per row: every device supports 65535
   const int64_t n = ceil_div(n_threads, kThreads);
@@ -167,18 +171,14 @@ Status Lowering::emit_norm_mode(NormMode mode, shader::NormParams& params, int64
                                 const Accesses& accesses) {
   params.kind = mode;
   const bool is_short = params.width <= kSegmentElems;
-  return emit(with_counter_sync({"norm", {{kSpecNormWarpPerRow, is_short ? 1 : 0}}}), params,
-              {is_short ? ceil_div(n_vectors, kWarps) : n_vectors}, accesses);
+  const int row_vec8s = is_short ? 0 : register_row_vec8s(params.width);
+  return emit(with_counter_sync({"norm", {{kSpecNormWarpPerRow, is_short ? 1 : 0}, {kSpecRowVec8s, row_vec8s}}}),
+              params, {is_short ? ceil_div(n_vectors, kWarps) : n_vectors}, accesses);
 }
 
 // KernelLimits::max_residual_elems is 0: the table does not make this call.
 Status Lowering::lower(const gpu::NormResidualCall&) {
   return fail(ErrorCode::unsupported, "the vulkan backend has no kernel for a norm with the residual add");
-}
-
-// KernelLimits::has_delta_layers is false: likewise.
-Status Lowering::lower(const gpu::DeltaLayerCall&) {
-  return fail(ErrorCode::unsupported, "the vulkan backend has no kernel for a gated delta rule layer of several rows");
 }
 
 Status Lowering::emit_copy(const gpu::RowCopy& copy, shader::CopyParams& params, int64_t n_elems,
@@ -187,6 +187,36 @@ Status Lowering::emit_copy(const gpu::RowCopy& copy, shader::CopyParams& params,
   params.kind = !copy.from ? kHiddenIn : copy.gathers_output_rows ? kOutputRows : kCopy;
   params.n_copied = copy.length;
   return emit_threads("copy", params, n_elems, accesses);
+}
+
+// KernelLimits::max_combine_elems is the longest row in registers; longer ones have only the add, of elements.
+Status Lowering::lower(const gpu::CombineCall& call) {
+  Accesses accesses;
+  shader::CombineParams params = combine_params(call, accesses);
+  if (call.shared_act) {
+    params.shared_gate = at(call.shared_act->in[0]);
+    params.shared_expert = at(call.shared_act->in[1]);
+    for (const Value v : {call.shared_act->in[0], call.shared_act->in[1]}) accesses.reads.push_back(range_of(v));
+  }
+  if (call.norm) {
+    params.is_normed = 1;
+    params.norm_weight = vector(call.norm->in[1]);
+    params.norm_eps = call.norm->as<NormParams>().eps;
+    if (call.normed.has_floats) {
+      params.normed = at(call.normed.value);
+      accesses.writes.push_back(range_of(call.normed.value));
+    }
+    if (call.normed.q8) {
+      params.q8 = workspace_.q8(*call.normed.q8);
+      accesses.writes.push_back(range_of(*call.normed.q8));
+    }
+  }
+  // A row that is not normed may be cut into parts.
+  const int64_t n_parts = ceil_div(params.dim, kMaxRegisterRow);
+  ZINC_CHECK(n_parts == 1 || !call.norm);
+  const int row_vec8s = register_row_vec8s(std::min(params.dim, kMaxRegisterRow));
+  return emit(with_counter_sync({"moe_combine", {{kSpecRowVec8s, row_vec8s}}}), params, {max_rows(call.out()), n_parts},
+              accesses);
 }
 
 Result<Program> Lowering::run_copy(Value v, CopyKind kind, int n_rows) {

@@ -44,6 +44,9 @@ void insert_barriers(std::span<Dispatch> dispatches);
 // `counters`: kCounterBytes per batch, which no other program uses; empty: no dispatch counts.
 void replace_barriers_by_counters(Program& program, const Buffer& counters);
 
+// Registers of a thread, in eight elements, for a row in the registers of a workgroup; 0: it is too long.
+int register_row_vec8s(int width);
+
 struct AttentionSize {
   int k_dim = 0, v_dim = 0;
   std::string_view kv_format = "f16";
@@ -91,6 +94,7 @@ class Lowering final : public gpu::StepLowering<Lowering, ShaderKernels> {
   Status lower(const gpu::EmbedCall& call);
   Status lower(const gpu::QuantizeCall& call);
   Status lower(const gpu::RouteCall& call);
+  Status lower(const gpu::CombineCall& call);
   Status lower(const gpu::ShortConvCall& call);
   Status lower(const gpu::DeltaNetCall& call);
   Status lower(const gpu::SampleCall& call);
@@ -137,6 +141,8 @@ class Lowering final : public gpu::StepLowering<Lowering, ShaderKernels> {
     bool is_item_list = false;  // workgroups take tiles in turn; else each has one
   };
   bool uses_coopmat(const DeviceMatrix& matrix, bool is_expert) const;
+  // Float weights, if their K splits leave most of the device idle otherwise.
+  bool uses_gemm_floats(const gpu::MatmulCall& call) const;
   // Each workgroup prepares the input row in shared memory.
   bool stages_row(const gpu::MatmulCall& call) const;
   MatmulShape matmul_shape(const gpu::MatmulCall& call, int64_t x_rows) const;
@@ -160,8 +166,8 @@ class Lowering final : public gpu::StepLowering<Lowering, ShaderKernels> {
   shader::ConvParams conv_params(const Node& n) const;
   shader::DeltaParams delta_params(const Node& n) const;
   Status lower_delta_chunks(shader::DeltaChunksParams& params, const Accesses& accesses);
-  Status lower_delta_tokens(shader::DeltaChunksParams& params, DeltaTokens part, const Accesses& accesses,
-                            bool has_norms = false);
+  Status lower_delta_tokens(shader::DeltaChunksParams& params, DeltaTokens part, const Accesses& accesses);
+  Status lower_delta_finish(const gpu::DeltaLayerCall& call, const shader::ConvParams& conv);
   int64_t max_active_seqs() const { return std::min(workspace_.max_seqs(), sizes_.max_tokens); }
   int n_head_segments(const Node& attention) const;
 

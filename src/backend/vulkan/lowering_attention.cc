@@ -105,7 +105,9 @@ Status Lowering::emit_attention(const Node& n, shader::AttentionParams& params, 
   const int64_t n_tiles = kv.kv_heads * ceil_div(heads_per_kv_head, params.heads_per_tile);
   const int64_t target_splits = std::max<int64_t>(1, tuning_of(device_).attention_workgroups / n_tiles);
   const int64_t n_splits = is_split ? std::min<int64_t>(target_splits, params.n_chunks) : 1;
-  const Size grid{n_tiles, params.max_units + ceil_div(sizes_.max_tokens, params.tokens_per_tile), n_splits};
+  const bool has_tiles = !has_units || gpu::has_prefill_rows(sizes_);  // else every row has units
+  const int64_t n_token_tiles = has_tiles ? ceil_div(sizes_.max_tokens, params.tokens_per_tile) : 0;
+  const Size grid{n_tiles, params.max_units + n_token_tiles, n_splits};
   if (!is_fused) return emit(with_counter_sync(shape.key, kSignals), params, grid, accesses);  // it reads new pages
   // A layer that shares another layer's KV cache reads pages written by another dispatch of the step: needs a barrier.
   const bool uses_counter_sync = params.parts[kKey].x != 0;
@@ -164,36 +166,34 @@ Route Lowering::route_of(const Node& n) const {
 
 Status Lowering::lower(const gpu::RouteCall& call) {
   const Node& n = *call.node;
-  const shader::RouteParams params{.sync = {}, .route = route_of(n), .n_rows = n_rows(n.in[0])};
+  shader::RouteParams params{.sync = {},
+                             .route = route_of(n),
+                             .tiles = {},
+                             .n_done = workspace_.routed_workgroups().address(),
+                             .n_rows = n_rows(n.in[0])};
   const Route& route = params.route;
   if (route.n_experts > kMaxExperts || route.n_experts_used > kMaxExpertsUsed) {
     return fail(ErrorCode::unsupported, "{}: {} supports up to {} experts, {} per token; this model has {} and {}",
                 device_.name, op_name(n.op), kMaxExperts, kMaxExpertsUsed, route.n_experts, route.n_experts_used);
   }
   const int capacity = static_cast<int>(ceil_div(route.n_experts, 32) * 32);
-  if (Status s = emit(with_counter_sync({"moe_route", {{kSpecRouteCapacity, capacity}}}), params, {max_rows(n.in[0])},
-                      {{range_of(n.in[0])}, {range_of(n.out[0]), range_of(n.out[1])}});
-      !s.ok()) {
-    return s;
+  Accesses accesses{{range_of(n.in[0])}, {range_of(n.out[0]), range_of(n.out[1])}};
+  if (max_rows(n.in[0]) > kMaxSplitTokens) {
+    const gpu::ExpertTiles tiles = workspace_.expert_tiles();
+    params.tiles = {.sorted_pairs = tiles.sorted_pairs,
+                    .tiles = tiles.tiles,
+                    .n_tiles = tiles.n_tiles,
+                    .tile_rows = workspace_.expert_tile_rows(),
+                    .unused = 0};
+    accesses.writes.push_back({tiles.sorted_pairs, tiles.n_bytes});
   }
-  if (max_rows(n.in[0]) <= kMaxSplitTokens) return ok_status();
-  const gpu::ExpertTiles tiles = workspace_.expert_tiles();
-  const shader::SortByExpertParams pairs{.sync = {},
-                                         .ids = route.ids,
-                                         .sorted_pairs = tiles.sorted_pairs,
-                                         .tiles = tiles.tiles,
-                                         .n_tiles = tiles.n_tiles,
-                                         .n_rows = params.n_rows,
-                                         .n_experts_used = route.n_experts_used,
-                                         .n_experts = route.n_experts,
-                                         .tile_rows = workspace_.expert_tile_rows()};
-  return emit(with_counter_sync({"sort_by_expert", {}}), pairs, {1},
-              {{range_of(n.out[0])}, {{tiles.sorted_pairs, tiles.n_bytes}}});
+  return emit(with_counter_sync({"moe_route", {{kSpecRouteCapacity, capacity}}}), params, {max_rows(n.in[0])},
+              accesses);
 }
 
 shader::ConvParams Lowering::conv_params(const Node& n) const {
   shader::ConvParams params{};
-  params.slot_bytes = cache_.state_bytes();
+  params.slot_bytes = cache_.slot_bytes(n.as<ShortConvParams>().cache_layer);
   fill_conv(n, params);
   return params;
 }
@@ -210,10 +210,8 @@ Status Lowering::lower(const gpu::ShortConvCall& call) {
 
 shader::DeltaParams Lowering::delta_params(const Node& n) const {
   shader::DeltaParams params{};
-  params.slot_bytes = cache_.state_bytes();
+  params.slot_bytes = cache_.slot_bytes(n.as<DeltaNetParams>().cache_layer);
   fill_delta(n, params);
-  params.key_stride = params.k_heads * params.k_dim;
-  params.value_stride = params.v_heads * params.v_dim;
   return params;
 }
 
@@ -234,32 +232,17 @@ Status Lowering::lower(const gpu::DeltaNetCall& call) {
       .sync = {}, .delta = delta_params(n), .prepared = 0, .part = kBeforeChunks, .unused = 0};
   if (Status s = check_delta(params.delta); !s.ok()) return s;
   Accesses accesses{{range_of(n.in[3]), range_of(n.in[4])}, {range_of(n.out[0]), {params.delta.states, 1}}};
-  if (call.conv) {  // rows of q, k and v
-    shader::DeltaParams& delta = params.delta;
-    const Value rows = call.conv->out[0];
-    const size_t key_bytes = static_cast<size_t>(delta.key_stride) * sizeof(float);
-    delta.q = workspace_.address(rows);
-    delta.k = delta.q + key_bytes;
-    delta.v = delta.k + key_bytes;
-    delta.key_stride = delta.value_stride = static_cast<int>(width(rows));
-    delta.norm_eps = call.q_norm->as<NormParams>().eps;
-    accesses.reads.push_back(range_of(rows));
-    return lower_delta_tokens(params, kBeforeChunks, accesses, /*has_norms=*/true);
-  }
   accesses.reads.insert(accesses.reads.end(), {range_of(n.in[0]), range_of(n.in[1]), range_of(n.in[2])});
   const bool has_chunks =
       sizes_.max_tokens >= kDeltaChunk && std::max(params.delta.k_dim, params.delta.v_dim) <= kMaxDeltaDim;
   return has_chunks ? lower_delta_chunks(params, accesses) : lower_delta_tokens(params, kBeforeChunks, accesses);
 }
 
-Status Lowering::lower_delta_tokens(shader::DeltaChunksParams& params, DeltaTokens part, const Accesses& accesses,
-                                    bool has_norms) {
+Status Lowering::lower_delta_tokens(shader::DeltaChunksParams& params, DeltaTokens part, const Accesses& accesses) {
   params.part = part;
   const shader::DeltaParams& delta = params.delta;
-  return emit(
-      with_counter_sync({"delta_recurrent",
-                         {{kSpecDeltaStateRows, state_rows_per_thread(delta)}, {kSpecDeltaNorms, has_norms ? 1 : 0}}}),
-      params, {ceil_div(delta.v_dim, 32), delta.v_heads, max_active_seqs()}, accesses);
+  return emit(with_counter_sync({"delta_recurrent", {{kSpecDeltaStateRows, state_rows_per_thread(delta)}}}), params,
+              {ceil_div(delta.v_dim, 32), delta.v_heads, max_active_seqs()}, accesses);
 }
 
 Status Lowering::lower_delta_chunks(shader::DeltaChunksParams& params, const Accesses& accesses) {
@@ -298,6 +281,55 @@ Status Lowering::lower(const gpu::DeltaDecodeCall& call) {
               params, grid,
               {{range_of(conv.in[0]), range_of(delta.in[3]), range_of(delta.in[4])},
                {range_of(delta.out[0]), {params.delta.states, 1}, {params.conv.states, 1}}});
+}
+
+// Steps without chunks: KernelLimits::has_delta_layers.
+Status Lowering::lower(const gpu::DeltaLayerCall& call) {
+  const Node &delta = *call.rule.delta, &conv = *call.rule.conv;
+  const shader::DeltaDecodeParams params{.sync = {},
+                                         .delta = delta_params(delta),
+                                         .conv = conv_params(conv),
+                                         .eps = call.rule.q_norm->as<NormParams>().eps};
+  if (Status s = check_conv(params.conv); !s.ok()) return s;
+  if (Status s = check_delta(params.delta); !s.ok()) return s;
+  constexpr size_t kVec4Bytes = 16;
+  const bool is_aligned =
+      params.delta.v_dim % 4 == 0 && params.delta.slot_bytes % kVec4Bytes == 0 && params.delta.states % kVec4Bytes == 0;
+  if (Status s =
+          emit(with_counter_sync({"delta_layer",
+                                  {{kSpecDeltaStateRows, state_rows_per_thread(params.delta)},
+                                   {kSpecDeltaDecodeTaps, params.conv.n_taps},
+                                   {kSpecUnalignedRows, is_aligned ? 0 : 1}}}),
+               params, {ceil_div(params.delta.v_dim, kDeltaLayerColumns) * params.delta.v_heads, max_active_seqs()},
+               {{range_of(conv.in[0]), range_of(delta.in[3]), range_of(delta.in[4]), {params.conv.states, 1}},
+                {range_of(delta.out[0]), {params.delta.states, 1}}});
+      !s.ok()) {
+    return s;
+  }
+  return lower_delta_finish(call, params.conv);
+}
+
+Status Lowering::lower_delta_finish(const gpu::DeltaLayerCall& call, const shader::ConvParams& conv) {
+  shader::DeltaFinishParams params{};
+  Accesses accesses{{range_of(call.rule.conv->in[0]), range_of(call.rule.delta->out[0])}, {{conv.states, 1}}};
+  params.conv = conv;
+  if (call.gate) {
+    const Value x = call.rule.delta->out[0], gate = call.gate->in[0];
+    params.x = at(x);
+    params.gate = at(gate);
+    params.norm_weight = vector(call.norm->in[1]);
+    params.n_rows = n_rows(x);
+    params.width = static_cast<int>(width(x));
+    params.head_dim = static_cast<int>(inner(x));
+    params.act = act_of(*call.gate);
+    params.norm_eps = call.norm->as<NormParams>().eps;
+    accesses.reads.push_back(range_of(gate));
+    fill_output(call.out, params, accesses);
+    params.n_norm_workgroups = static_cast<int>(ceil_div(max_rows(x) * ceil_div(params.width, kSegmentElems), kWarps));
+  }
+  const int64_t n_state_workgroups = max_active_seqs() * ceil_div(conv.n_channels, kFinishChannels);
+  return emit(with_counter_sync({"delta_finish", {}}), params, {params.n_norm_workgroups + n_state_workgroups},
+              accesses);
 }
 
 Status Lowering::lower(const gpu::SampleCall& call) {

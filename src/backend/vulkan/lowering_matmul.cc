@@ -16,6 +16,12 @@ bool Lowering::uses_coopmat(const DeviceMatrix& matrix, bool is_expert) const {
   return !is_expert || workspace_.has_matrix_experts();
 }
 
+bool Lowering::uses_gemm_floats(const gpu::MatmulCall& call) const {
+  constexpr size_t kSharedBytes = 40 << 10;  // shader/gemm_floats.comp
+  return matrix_of(call.first()).format->q8_block == 0 && !call.has_experts() && !call.act && !stages_row(call) &&
+         device_.shared_bytes >= kSharedBytes;
+}
+
 bool has_planes(const Capabilities& device, const PanelFormat& format, int warp_rows) {
   const std::string name(format.name);
   if (find_kernel("gemm_planes." + name).empty()) return false;
@@ -73,6 +79,11 @@ Lowering::MatmulShape Lowering::matmul_shape(const gpu::MatmulCall& call, int64_
   const int64_t n_unsplit = ceil_div(matrix.n_out, kPanelRows * kWarps) * ceil_div(x_rows, rows);
   const bool can_split = matrix.format->q8_block > 0 || (!is_expert && x_rows <= kMaxSmallRows);
   const bool is_small = can_split && n_unsplit < 2 * multiprocessors_of(device_);
+  if (is_small && x_rows > 1 && uses_gemm_floats(call)) {
+    return {{"gemm_floats." + format, {{kSpecLinearKSplits, k_splits(matrix)}}},
+            kGemmFloatsColumns,
+            kPanelRows * (kWarps / k_splits(matrix))};
+  }
   if (is_small && matrix.format->q8_block == 0) rows = std::min(rows, tuning_of(device_).small_batch_rows);
   const bool splits = is_small_batch || is_small;
   // A dispatch of few workgroups (a router) may use more registers for loads in flight: occupancy does not matter.
@@ -153,9 +164,10 @@ Status Lowering::lower(const gpu::MatmulCall& call) {
   // barrier.
   const bool has_sorted_pairs = call.has_experts() && x_rows > kMaxSplitTokens;
   const bool can_wait = !has_sorted_pairs && (stages_row(call) || matrix.format->q8_block == 0);
-  if (!can_wait) return emit(with_counter_sync(shape.key, kSignals), params, grid, accesses);
-  if (sizes_.max_tokens > 1) return emit(with_counter_sync(shape.key), params, grid, accesses);
-  return emit(with_warm_up(shape.key, grid.x * grid.y), params, grid, accesses);
+  if (sizes_.max_tokens == 1 && can_wait) {
+    return emit(with_warm_up(shape.key, grid.x * grid.y), params, grid, accesses);
+  }
+  return emit(with_counter_sync(shape.key, can_wait ? kWaitsAndSignals : kSignals), params, grid, accesses);
 }
 
 // Down projections of the experts, weighted sum, shared expert and residual in one dispatch.

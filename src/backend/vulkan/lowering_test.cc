@@ -113,6 +113,29 @@ TEST(VulkanCounters, keep_the_barrier_before_a_dispatch_that_only_signals) {
   EXPECT_EQ(sync_of(program, 3).own_counter, kCounters + 2 * kCounterBytes);
 }
 
+// A row that is too long for shared memory is quantized by a dispatch of its own and read through caches.
+TEST(VulkanCounters, keep_the_barrier_before_a_matmul_of_one_quantized_row_in_memory) {
+  constexpr int64_t kIn = kMaxQuantizedInputs + 512;
+  WeightSet set;
+  set.add("table", {8, kIn}, k_f16);
+  set.add("matrix", {64, kIn}, *find_format("q6_k"));
+  GraphBuilder g("long row", set.source());
+  g.logits(g.linear(g.rows(g.embed(g.weight("table", {8, kIn}))), g.weight("matrix", {64, kIn})));
+  const Graph graph = std::move(g.finish().value());
+  const auto layout = std::move(gpu::StepLayout::make(graph, BatchShape{}, kernel_formats()).value());
+  Capabilities nvidia;
+  nvidia.vendor_id = 0x10DE;
+  nvidia.shared_bytes = 48 << 10;
+  const auto workspace = std::move(
+      Workspace::allocate(graph, *layout->weights, *layout->cache, layout->device, nvidia, layout->bucket).value());
+  const Program program = std::move(
+      Lowering(graph, *layout->weights, *layout->cache, nvidia, /*starts_in_order=*/true, *workspace).run().value());
+  const auto matmul =
+      std::ranges::find(program.dispatches, "linear.q6_k", [](const Dispatch& d) { return d.kernel.module; });
+  ASSERT_NE(matmul, program.dispatches.end());
+  EXPECT_TRUE(matmul->needs_barrier);
+}
+
 // The step classes of a plan share their workspaces' memory. A counter's expected value is the number of steps of its
 // class, so two classes that count in the same memory would wait for each other's workgroups.
 TEST(VulkanCounters, of_two_step_classes_are_in_different_memory) {

@@ -45,6 +45,7 @@ gpu::LayoutOptions VulkanPlan::layout_options(const Device& device) {
                  Workspace::allocate(model.graph, model.weights, model.cache, memory, device.capabilities(), bucket));
         return std::unique_ptr<gpu::Workspace>(std::move(workspace));
       }};
+  options.has_batch_classes = true;
   if (!device.is_on_device(Memory::upload)) return options;
   options.plan_bytes = kStepParamsBytes;
   options.class_bytes = [&device](const Model& model, const gpu::Workspace& workspace) -> Result<size_t> {

@@ -96,6 +96,27 @@ TEST(VulkanDevice, multiprocessor_count_comes_from_the_driver) {
   EXPECT_EQ(multiprocessors_of(device), 28);
 }
 
+// Drivers limit an allocation, many to 4 GiB: less than the recurrent states of all layers of 64 sequences. The
+// emulated GPUs have a limit of their own.
+TEST(VulkanDevice, recurrent_states_may_exceed_the_largest_allocation) {
+  if (!emulated_vulkan()->is_available()) GTEST_SKIP() << "no emulated device is available";
+  const size_t max_bytes = Device::shared("emulated").value()->capabilities().max_allocation_bytes;
+  std::vector<LayerCache> layers(4);
+  for (LayerCache& layer : layers) layer.recurrent = {.heads = 4, .k_dim = 128, .v_dim = 128};
+  const size_t slot_bytes = static_cast<size_t>(layers[0].recurrent.delta_floats()) * sizeof(float);
+  const std::unique_ptr<Backend> backend = std::move(emulated_vulkan()->open(1).value());
+  const auto allocate = [&](size_t n_slots) {
+    return backend->allocate_cache(
+        layers, {.n_pages = {}, .n_slots = static_cast<int>(n_slots), .kv_format = find_format("f16")});
+  };
+  const auto cache = allocate(max_bytes / slot_bytes / 2);  // half of the limit per layer
+  ASSERT_TRUE(cache.ok()) << cache.error().message;
+  EXPECT_GT(cache.value()->device_bytes(), max_bytes);
+  const auto too_large = allocate(max_bytes / slot_bytes + 1);
+  ASSERT_FALSE(too_large.ok());
+  EXPECT_NE(too_large.error().message.find("maximum allocation"), std::string::npos) << too_large.error().message;
+}
+
 TEST(VulkanDevice, measured_read_bandwidth_is_plausible) {
   if (!cpu_vulkan()->is_available()) GTEST_SKIP() << "llvmpipe is not installed";
   const double rate = cpu_vulkan()->open(1).value()->measure_peaks().read_bytes_per_s;

@@ -16,7 +16,7 @@ bool has_matrix_experts(const Graph& graph, const gpu::Weights& weights, const C
          });
 }
 
-gpu::KernelLimits kernel_limits(const Capabilities& device) {
+gpu::KernelLimits kernel_limits(const Capabilities& device, const Bucket& bucket) {
   // The activation after gemm_small.comp is a dispatch of its own, which quantizes its result for the next matmul.
   const bool has_coopmat = device.coopmat_k > 0;
   const auto has_gated_epilogue = [has_coopmat](const PanelFormat& format, bool has_experts, int64_t n_rows) {
@@ -33,8 +33,9 @@ gpu::KernelLimits kernel_limits(const Capabilities& device) {
           .max_experts_used = kMaxMoeDownExperts,
           .max_experts = kMaxExperts,
           .max_moe_down_elems = kMaxQuantizedInputs,
-          .adds_after_combine = true,
-          .max_delta_norm_tokens = kDeltaChunk - 1};  // larger steps have chunks, whose kernels read normed heads
+          .max_combine_elems = kMaxRegisterRow,
+          // Steps in which a sequence can have a whole chunk run the chunked scan.
+          .has_delta_layers = std::min(bucket.max_tokens, bucket.max_seq_tokens) < kDeltaChunk};
 }
 
 // (cos, sin) of n multiples of `step` positions.
@@ -90,7 +91,7 @@ Result<std::unique_ptr<Workspace>> Workspace::allocate(const Graph& graph, const
   constexpr int kMaxUnitTokens = 256;
   const bool has_units = bucket.max_seqs > 1 && bucket.max_tokens <= kMaxUnitTokens;
   const gpu::WorkspaceOptions options{
-      .kernels = kernel_limits(capabilities),
+      .kernels = kernel_limits(capabilities, bucket),
       .upload = {.has_logit_rows = true, .attention_blocks = has_units ? 2 * multiprocessors_of(capabilities) : 0},
       .expert_tile_rows = has_matrix_experts ? matrix_rows : tuning_of(capabilities).prefill_rows,
       .sample_splits = kSampleSplits,
@@ -98,6 +99,8 @@ Result<std::unique_ptr<Workspace>> Workspace::allocate(const Graph& graph, const
   std::unique_ptr<Workspace> workspace(new Workspace(graph, weights, cache, bucket, options));
   workspace->has_matrix_experts_ = has_matrix_experts;
   if (Status s = workspace->allocate_buffers(device); !s.ok()) return s.error();
+  ZINC_TRY(routed, device.allocate(sizeof(int), "experts"));
+  workspace->routed_workgroups_ = std::move(routed);
   // Unshared, because counters are never reset: two classes would have to count in the same steps.
   const size_t counter_bytes = bucket.max_tokens <= kMaxSmallRows ? 4 * graph.nodes().size() * kCounterBytes : 0;
   ZINC_TRY(counters, device.allocate_unshared(counter_bytes, "synchronization counters"));

@@ -46,6 +46,8 @@ class Workspace final : public gpu::Workspace {
   const RopeBuffers& rope_buffers(const Node& rope) const { return rope_buffers_[rope_index(rope)]; }
   // All experts are multiplied on cooperative matrices.
   bool has_matrix_experts() const { return has_matrix_experts_; }
+  // The counter of moe_route.comp.
+  const Buffer& routed_workgroups() const { return routed_workgroups_; }
   // kCounterBytes per dispatch batch; empty: steps of many tokens, which use barriers.
   const Buffer& sync_counters() const { return sync_counters_; }
 
@@ -57,7 +59,7 @@ class Workspace final : public gpu::Workspace {
   Status make_rope_buffers(gpu::Device& device);
 
   std::vector<RopeBuffers> rope_buffers_;  // as rope_frequencies()
-  Buffer sync_counters_;
+  Buffer sync_counters_, routed_workgroups_;
   bool has_matrix_experts_ = false;
 };
 

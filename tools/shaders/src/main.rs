@@ -158,6 +158,7 @@ fn main() {
         for format in &stems_with_suffix(&folder.join(variants), ".glsl") {
             let unmet_requirements = [
                 ("REQUIRES: a quantized format", defines(format, "#define Q8_BLOCK 0")),
+                ("REQUIRES: a float format", !defines(format, "#define Q8_BLOCK 0")),
                 ("REQUIRES: one scale per group", defines(format, "#define HALF_GROUP_SCALES 1")),
                 ("REQUIRES: a scale for 256 inputs", !defines(format, "#define Q8_BLOCK 256")),
                 ("REQUIRES: an f16 KV cache", format != "f16"),

@@ -17,7 +17,7 @@ constexpr size_t kChunkBytes =
 simt::ConvParams Lowering::conv_params(const Node& n) const {
   simt::ConvParams params{};
   params.step = workspace_.step();
-  params.slot_floats = static_cast<long long>(cache_.state_bytes() / sizeof(float));
+  params.slot_floats = static_cast<long long>(cache_.slot_bytes(n.as<ShortConvParams>().cache_layer) / sizeof(float));
   fill_conv(n, params);
   return params;
 }
@@ -32,7 +32,7 @@ Status Lowering::lower(const gpu::ShortConvCall& call) {
 simt::DeltaParams Lowering::delta_params(const Node& n) const {
   simt::DeltaParams params{};
   params.step = workspace_.step();
-  params.slot_floats = static_cast<long long>(cache_.state_bytes() / sizeof(float));
+  params.slot_floats = static_cast<long long>(cache_.slot_bytes(n.as<DeltaNetParams>().cache_layer) / sizeof(float));
   fill_delta(n, params);
   params.prepared = workspace_.delta_prepared().device_ptr<float>();
   return params;

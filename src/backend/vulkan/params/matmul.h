@@ -10,12 +10,13 @@ namespace zinc::vulkan {
 inline constexpr int kMaxParts = 4;            // matrices per matmul dispatch
 inline constexpr int kMaxMoeDownExperts = 32;  // selected experts per token that moe_down.comp can combine
 inline constexpr int kMaxSplits = 8;
+inline constexpr int kGemmFloatsColumns = 4;  // rows of activations per workgroup of gemm_floats.comp
 
 // Whether and how a matmul kernel selects an expert's matrix.
 enum ExpertMode : int {
   kDense = 0,
   kPairPerTile = 1,  // each tile is one (row, expert) pair
-  kSortedTiles = 2   // (row, expert) pairs sorted by expert (sort_by_expert.comp)
+  kSortedTiles = 2   // (row, expert) pairs sorted by expert (moe_route.comp)
 };
 enum MatmulInputKind : int { kPlainInput = 0, kNormInput = 1, kGatedNormInput = 2 };
 

@@ -1,5 +1,4 @@
-// Parameters of moe_route.comp, sort_by_expert.comp and moe_combine.comp. Declared once: host C++, and GLSL by
-// tools/shaders.
+// Parameters of moe_route.comp. Declared once: host C++, and GLSL by tools/shaders.
 #pragma once
 
 #include "backend/vulkan/params/step.h"
@@ -15,24 +14,21 @@ struct Route {
   float scale;
 };
 
+// (row, expert) pairs sorted by expert, and their tiles: expert, first pair and number of pairs.
+struct ExpertTileParams {
+  uint64_t sorted_pairs, tiles, n_tiles;
+  int tile_rows;  // 0: each pair is a tile of its own
+  int unused;
+};
+
 namespace shader {
 
 struct RouteParams {
   CounterSync sync;
   Route route;
+  ExpertTileParams tiles;
+  uint64_t n_done;  // workgroups that have finished; zero between steps
   int n_rows;
-};
-
-struct SortByExpertParams {
-  CounterSync sync;
-  uint64_t ids, sorted_pairs, tiles, n_tiles;
-  int n_rows, n_experts_used, n_experts, tile_rows;
-};
-
-struct CombineParams {
-  CounterSync sync;
-  uint64_t x, weights, residual, out;
-  int n_rows, n_experts_used, dim;
 };
 
 }  // namespace shader

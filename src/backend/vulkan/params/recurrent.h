@@ -1,12 +1,16 @@
 // Parameters of short_conv.comp and of the delta_*.comp. Declared once: host C++, and GLSL by tools/shaders.
 #pragma once
 
+#include "backend/vulkan/params/matmul.h"
 #include "backend/vulkan/params/step.h"
 
 namespace zinc::vulkan {
 
 inline constexpr int kConvTokens = 16;    // tokens of a short convolution per workgroup
 inline constexpr int kMaxDeltaDim = 128;  // limit of k_dim and v_dim of the chunked gated delta rule
+
+inline constexpr int kDeltaLayerColumns = 128;  // columns of a value head per workgroup of delta_layer.comp
+inline constexpr int kFinishChannels = 1024;    // channels of a sequence per workgroup of delta_finish.comp
 
 // The tokens outside of complete chunks, which delta_recurrent.comp processes one by one.
 enum DeltaTokens : int { kBeforeChunks = 0, kAfterChunks = 1 };
@@ -29,8 +33,6 @@ struct DeltaParams {
   uint64_t states, slot_bytes;  // of slot 0: [heads, k_dim, v_dim]
   int k_heads, v_heads, k_dim, v_dim, is_cyclic;
   float q_scale;
-  int key_stride, value_stride;  // elements from token to token
-  float norm_eps;                // of the norms of delta_recurrent.comp
 };
 
 struct DeltaChunksParams {
@@ -40,7 +42,16 @@ struct DeltaChunksParams {
   int part, unused;   // part: DeltaTokens, for delta_recurrent.comp
 };
 
-struct DeltaDecodeParams {
+struct DeltaFinishParams {
+  CounterSync sync;
+  ConvParams conv;
+  uint64_t x, gate, norm_weight, out;  // [rows, width]; out 0: only the quantized output
+  Q8Activation q8;
+  int n_rows, width, head_dim, act, n_norm_workgroups;
+  float norm_eps;
+};
+
+struct DeltaDecodeParams {  // delta_layer.comp too
   CounterSync sync;
   DeltaParams delta;
   ConvParams conv;

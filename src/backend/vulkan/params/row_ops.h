@@ -1,12 +1,13 @@
-// Parameters of the kernels that work row by row: norm.comp, rope.comp, gated_act.comp, elementwise.comp, copy.comp.
-// Declared once: host C++, and GLSL by tools/shaders.
+// Parameters of the kernels that work row by row: norm.comp, rope.comp, gated_act.comp, moe_combine.comp,
+// elementwise.comp, copy.comp. Declared once: host C++, and GLSL by tools/shaders.
 #pragma once
 
 #include "backend/vulkan/params/matmul.h"
 
 namespace zinc::vulkan {
 
-inline constexpr int kFinePositions = 512;  // of RopeTable::fine
+inline constexpr int kFinePositions = 512;    // of RopeTable::fine
+inline constexpr int kMaxRegisterRow = 8192;  // longest row that a workgroup keeps in registers
 
 enum NormMode : int { kNoNorm = 0, kRms = 1, kL2 = 2 };
 enum CopyKind : int {
@@ -45,6 +46,17 @@ struct GatedActParams {
   Q8Activation q8;
   int n_rows, vectors_per_row, width;  // vectors_per_row: rows of `width` within each of the n_rows
   int scalar_gate, act;                // scalar_gate: one gate for each of the n_rows
+};
+
+struct CombineParams {
+  CounterSync sync;
+  uint64_t x, weights;                  // [rows, n_experts_used, dim], [rows, n_experts_used]
+  uint64_t shared_expert, shared_gate;  // [rows, dim], [rows]; 0: none
+  uint64_t residual, out;
+  uint64_t norm_weight, normed;  // normed 0: only quantized
+  Q8Activation q8;
+  int n_rows, n_experts_used, dim, is_normed;
+  float norm_eps;
 };
 
 struct ElementwiseParams {

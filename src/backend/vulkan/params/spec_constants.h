@@ -14,7 +14,8 @@ enum SpecConstant : uint32_t {
   kSpecWarmUp,         // counter_sync.glsl
   kSpecUnalignedRows,  // quantize.glsl
 
-  // linear, moe_down, gemm, gemm_planes, gemm_small: matmul.glsl, segments.glsl, prologue.glsl, moe_route.glsl
+  // linear, moe_down, gemm, gemm_planes, gemm_small, gemm_floats: matmul.glsl, segments.glsl, prologue.glsl,
+  // moe_route.glsl
   kSpecMatmulGatedAct,
   kSpecMatmulStagesRow,
   kSpecMatmulRowQuads,
@@ -42,13 +43,13 @@ enum SpecConstant : uint32_t {
   kSpecHeadSegments,
   kSpecHeadFloats,
 
-  // delta_recurrent, delta_chunks, delta_decode
+  // delta_recurrent, delta_chunks, delta_decode, delta_layer
   kSpecDeltaStateRows,
-  kSpecDeltaNorms,
   kSpecDeltaChunkColumns,
   kSpecDeltaDecodeTaps,
 
   kSpecNormWarpPerRow,
+  kSpecRowVec8s,  // norm, moe_combine: row_in_registers.glsl
   kSpecDispatchOrderSharedWords,
 };
 

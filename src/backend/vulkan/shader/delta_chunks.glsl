@@ -52,5 +52,5 @@ vec4 load_vec4(uint64_t row, int offset, int width) {
 // Row of a token's key or query, of the key head that value head h uses.
 uint64_t head_row(uint64_t x, int token, int h) {
   DeltaParams d = p.delta;
-  return x + uint64_t(token * d.key_stride + key_head(d, h) * d.k_dim) * 4ul;
+  return x + uint64_t((token * d.k_heads + key_head(d, h)) * d.k_dim) * 4ul;
 }

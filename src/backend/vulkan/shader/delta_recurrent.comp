@@ -5,11 +5,8 @@
 #include "memory.glsl"
 #include "reduce.glsl"
 #include "activation.glsl"
-#include "quantize.glsl"
 #include "delta_chunks.glsl"
 #include "counter_sync.glsl"
-
-layout(constant_id = kSpecDeltaNorms) const int kNorms = 0;
 
 const int kColumns = 32, kTileTokens = 2048 / kPaddedKeyDim;  // tokens per tile
 const int kKeyVec4s = kTileTokens * kPaddedKeyDim / 4, kLoads = kKeyVec4s / kThreads;
@@ -43,7 +40,7 @@ void load_tokens(int t, int end, int h, int first_column) {
   }
   [[unroll]] for (int i = 0; i < kValueLoads; ++i) {
     int item = i * kThreads + thread_id(), token = min(t + item / kColumns, end - 1), column = first_column + item % kColumns;
-    values_prefetch[i] = column < d.v_dim ? CoherentFloats(d.v).data[token * d.value_stride + h * d.v_dim + column] : 0.0;
+    values_prefetch[i] = column < d.v_dim ? CoherentFloats(d.v).data[(token * d.v_heads + h) * d.v_dim + column] : 0.0;
   }
   int gate = min(t + min(thread_id(), kTileTokens - 1), end - 1) * d.v_heads + h;
   gates_prefetch = vec2(CoherentFloats(d.alpha).data[gate], CoherentFloats(d.beta).data[gate]);
@@ -62,27 +59,6 @@ void store_tokens(float dt_bias, float a) {
     Gates gates = gates_of(gates_prefetch.x, gates_prefetch.y, dt_bias, a);
     gate_tile[thread_id()] = vec2(gates.decay, gates.beta);
   }
-}
-
-// L2 norm of the tile's keys and queries, in the order of norm.comp: one warp per head. REQUIRES: every thread of the
-// workgroup calls.
-void norm_tokens() {
-  for (int r = warp_id(); r < 2 * kTileTokens; r += kWarps) {
-    bool is_key = r < kTileTokens, is_in_bounds = lane_id() * 8 < kPaddedKeyDim;
-    int at = is_in_bounds ? r % kTileTokens * (kPaddedKeyDim / 4) + 2 * lane_id() : 0;
-    Vec8 x = Vec8(vec4(0), vec4(0));
-    if (is_in_bounds) x = is_key ? Vec8(key_tile[at], key_tile[at + 1]) : Vec8(query_tile[at], query_tile[at + 1]);
-    precise float factor = 1.0 / max(sqrt(clustered_sum(sum_squares(x, 0), 32)), p.delta.norm_eps);
-    x = apply_norm(x, factor, 0ul, 0, p.delta.k_dim);
-    if (is_in_bounds && is_key) {
-      key_tile[at] = x.a;
-      key_tile[at + 1] = x.b;
-    } else if (is_in_bounds) {
-      query_tile[at] = x.a;
-      query_tile[at + 1] = x.b;
-    }
-  }
-  barrier();
 }
 
 // Processes tokens i .. i + n - 1 of the tile. Their outputs are reduced together, off the critical path.
@@ -132,7 +108,6 @@ void scan_sequence() {
   for (int t = begin; t < end; t += kTileTokens) {
     store_tokens(dt_bias, a);
     barrier();
-    if (kNorms != 0) norm_tokens();
     if (t + kTileTokens < end) load_tokens(t + kTileTokens, end, h, first_column);
     int n_tokens = min(kTileTokens, end - t);
     int i = 0;

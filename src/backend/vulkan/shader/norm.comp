@@ -1,11 +1,12 @@
-// Norm of rows (or none), optionally quantized to 8 bits. One workgroup per row; one warp per row of up to 256 elements
-// (kWarpPerRow).
+// Norm of rows (or none), optionally quantized to 8 bits. One workgroup per row, which keeps it in registers if it fits (kRowVec8s);
+// one warp per row of up to 256 elements (kWarpPerRow).
 #version 460
 #include "memory.glsl"
 #include "backend/vulkan/params/row_ops.h"
 #include "reduce.glsl"
 #include "quantize.glsl"
 #include "counter_sync.glsl"
+#include "row_in_registers.glsl"
 
 layout(constant_id = kSpecNormWarpPerRow) const int kWarpPerRow = 0;
 
@@ -40,6 +41,11 @@ void norm_rows() {
   int row = int(gl_WorkGroupID.x), n_segments = (p.width + kSegmentElems - 1) / kSegmentElems;
   if (row >= n_rows) return;
   uint64_t from = p.x + uint64_t(row) * uint64_t(p.width) * 4ul;
+  if (kRowVec8s > 0) {
+    [[unroll]] for (int i = 0; i < kRowVec8s; ++i) row_vec8s[i] = load_vec8_coherent(from, row_offset(i, p.width), p.width);
+    write_normed_row(p.out_, p.q8, row, p.width, p.kind == kNoNorm ? 1.0 : norm_factor(row_sum_squares()));
+    return;
+  }
   float factor = p.kind == kNoNorm ? 1.0 : norm_factor(row_sum_squares(from, p.width));
   for (int first = 0; first < n_segments; first += kWarps) {
     int s = first + warp_id();
@@ -50,6 +56,7 @@ void norm_rows() {
 }
 
 void main() {
+  if (kRowVec8s > 0) load_norm_weights(p.kind == kNoNorm ? 0ul : p.weight, p.width);
   wait_producers(p.sync);
   norm_rows();
   signal_done(p.sync);
