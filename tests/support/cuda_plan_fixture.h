@@ -54,7 +54,7 @@ class CudaPlanTest : public testing::Test {
     weights_.reset();
     n_groups_ = n_pages.size();
     graph_ = std::move(g.finish().value());
-    device_ = std::move(Device::open(FakeDriver::api(), 0, [](const KernelProgram& program) {
+    device_ = std::move(Device::open(FakeDriver::api(), {}, [](const KernelProgram& program) {
                           const std::string& shape = program.shape;  // stands in for machine code
                           return std::vector<char>(shape.c_str(), shape.c_str() + shape.size() + 1);
                         }).value());

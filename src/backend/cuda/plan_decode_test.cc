@@ -323,6 +323,7 @@ TEST_F(CudaPlanTest, experts_wait_for_a_residual_sum_written_by_the_routers_laun
 // pair.
 TEST(GemvShapeTest, stages_are_a_multiple_of_the_warp_pairs_if_the_pipeline_is_large_enough) {
   simt::GemvShape shape{};
+  shape.has_bulk_copies = 1;
   shape.n_warp_pairs = 6;
   shape.pipeline_bytes = 74496;
   EXPECT_EQ(simt::pipeline_stages(shape, 6720), 11);

@@ -58,7 +58,7 @@ ZINC_DEVICE void run_experts(const Params& p, u8* shared) {
   const TileSource source = locate_first(kFormat, panels, tiles);
   if constexpr (!kRoutesEarly) wait_inputs();
   Experts::select(p.experts, routed);
-  start_pipeline(kFormat, panels, source, shared);
+  start_pipeline(kFormat, panels, tiles, source, shared);
   if constexpr (!kReadsRowEarly) prologue.begin(p.input, shared);
   Output<Epilogue> output;
   output.find(panels, 0);

@@ -143,7 +143,7 @@ ZINC_DEVICE void run_down(const Params& p, u8* shared) {
   const TileSource source = locate_first(kFormat, panels, tiles);
   if constexpr (!kRoutesEarly) wait_inputs();
   Experts::select(p.experts, routed);
-  start_pipeline(kFormat, panels, source, shared);
+  start_pipeline(kFormat, panels, tiles, source, shared);
   Output<CombineEpilogue> output;
   output.find(panels, 0);
   if constexpr (kRoutesEarly) wait_inputs();

@@ -1,7 +1,7 @@
 // Mainloop of the gemv kernels. A work tile is one K segment of a panel (32 interleaved rows). Tiles pass through a
 // pipeline of stages in shared memory, filled by bulk copies; the first copies start before the block waits for its
 // activations. Warp pairs process the tiles round-robin, 16 rows per warp (gemv_dot.h); the last reader of a stage
-// refills it. The blocks of a cluster split the tiles of their panels (split-K), and each reduces its share of the
+// refills it. On GPUs without bulk copies each warp pair fills its own stages with cp.async. The blocks of a cluster split the tiles of their panels (split-K), and each reduces its share of the
 // rows. A kernel's Panels says where tiles come from: locate<F>(cursor, source) and bytes(source). REQUIRES: kShape,
 // kPdl.
 #pragma once
@@ -76,9 +76,13 @@ ZINC_DEVICE void run_prologue(int q8_block, const Prologue& prologue, const Inpu
 
 // ---- weights ----
 
+constexpr int kPairThreads = 64;
+ZINC_DEVICE void sync_warp_pair() { named_barrier_sync<kPairThreads>(2 + warp_id() / 2); }
+
 template <class F>
 struct WeightPipeline {
   static constexpr int kStageBytes = PanelBytes<F>::kSegment, kStages = pipeline_stages(kShape, kStageBytes);
+  static constexpr int kPairStages = kStages / kShape.n_warp_pairs;  // without bulk copies
   static constexpr bool kIsReused =
       kShape.max_panels * max_block_tiles(kShape) > kStages;  // else every tile has its own stage
   u8* bytes;
@@ -96,18 +100,56 @@ struct WeightPipeline {
   // The parity of an mbarrier distinguishes only neighboring rounds: a warp pair other than the stage's previous
   // reader first waits for that reader.
   ZINC_DEVICE void wait(int stage, int round) const {
+    if constexpr (!kHasBulkCopies) {
+      cp_async_wait<kPairStages - 1>();
+      return sync_warp_pair();
+    }
     if (kStages % kShape.n_warp_pairs != 0 && round > 0) wait_arrivals(n_readers_done + stage, 2 * round);
     mbarrier_wait(full + stage, round & 1);
   }
-  // Called by one thread of a warp that has read the stage's tile.
+  // Called by a warp that has read the stage's tile, at `cursor`.
   template <class Panels>
-  ZINC_DEVICE void refill(int stage, const Panels& panels, const BlockTiles& tiles, TileCursor cursor) const {
-    if (!arrive_is_last(n_readers_done + stage)) return;
-    cursor.advance(tiles, kStages);
+  ZINC_DEVICE void release(int stage, const Panels& panels, const BlockTiles& tiles, TileCursor cursor) const {
+    if constexpr (!kHasBulkCopies) {
+      if constexpr (kIsReused) {
+        sync_warp_pair();
+        cursor.advance(tiles, kStages);
+        load_by_pair(stage, panels, cursor);
+      }
+      cp_async_commit();  // also without a copy: wait() counts the groups
+    } else if constexpr (kIsReused) {
+      __syncwarp();
+      if (lane_id() != 0 || !arrive_is_last(n_readers_done + stage)) return;
+      cursor.advance(tiles, kStages);
+      if (cursor.panel >= panels.count()) return;
+      TileSource source;
+      panels.template locate<F>(cursor, source);
+      load(stage, panels, source);
+    }
+  }
+
+  // ---- without bulk copies ----
+
+  // The first tiles of the warp pair, a commit group for each of its stages.
+  template <class Panels>
+  ZINC_DEVICE void start_pair(const Panels& panels, const BlockTiles& tiles) const {
+    TileCursor cursor(tiles, warp_id() / 2);
+#pragma unroll 1
+    for (int stage = warp_id() / 2; stage < kStages; stage += kShape.n_warp_pairs) {
+      load_by_pair(stage, panels, cursor);
+      cp_async_commit();
+      cursor.advance(tiles, kShape.n_warp_pairs);
+    }
+  }
+
+ private:
+  template <class Panels>
+  ZINC_DEVICE void load_by_pair(int stage, const Panels& panels, const TileCursor& cursor) const {
     if (cursor.panel >= panels.count()) return;
     TileSource source;
     panels.template locate<F>(cursor, source);
-    load(stage, panels, source);
+    cp_async_weights<kPairThreads, kStageBytes>(bytes + stage * kStageBytes, panels.bytes(source), source.n_bytes,
+                                                static_cast<int>(threadIdx.x) % kPairThreads);
   }
 };
 
@@ -116,6 +158,7 @@ constexpr int kProducerWarp = kGemvWarps - 1;  // starts the pipeline
 // Before the wait. The cluster's blocks may store to each other only after finish_init().
 template <class Panels>
 ZINC_DEVICE void init_barriers(u8* shared, const Panels& panels) {
+  if constexpr (!kHasBulkCopies) return;
   Mbarrier *full = reinterpret_cast<Mbarrier*>(shared), *done = full + 2 * kMaxStages;  // done: tiles of all blocks
   if (warp_id() == kProducerWarp) {
     static_assert(kMaxStages == 32);
@@ -152,19 +195,24 @@ template <class Panels>
 struct LoadFirst {
   u8* shared;
   const Panels& panels;
+  const BlockTiles& tiles;
   const TileSource& source;
   template <class F>
   ZINC_DEVICE void run() const {
     if constexpr (F::kQ8Block > 0) {
-      if (source.n_bytes > 0) WeightPipeline<F>(shared).load(lane_id(), panels, source);
+      if constexpr (!kHasBulkCopies) {
+        WeightPipeline<F>(shared).start_pair(panels, tiles);
+      } else if (source.n_bytes > 0) {
+        WeightPipeline<F>(shared).load(lane_id(), panels, source);
+      }
     }
   }
 };
-// The first tiles, a lane per stage; located before the experts are known.
+// The first tiles, a lane per stage; located before the experts are known. Only for bulk copies.
 template <class Panels>
 ZINC_DEVICE TileSource locate_first(int format, const Panels& panels, const BlockTiles& tiles) {
   TileSource source{};
-  if (warp_id() == kProducerWarp) {
+  if (kHasBulkCopies && warp_id() == kProducerWarp) {
     with_format(format, Formats{}, LocateFirst<Panels>{panels, tiles, source});
     keep_in_register(source.from);
     keep_in_register(source.expert);
@@ -173,9 +221,10 @@ ZINC_DEVICE TileSource locate_first(int format, const Panels& panels, const Bloc
   return source;
 }
 template <class Panels>
-ZINC_DEVICE void start_pipeline(int format, const Panels& panels, const TileSource& source, u8* shared) {
-  if (warp_id() == kProducerWarp) {
-    with_format(format, Formats{}, LoadFirst<Panels>{shared, panels, source});
+ZINC_DEVICE void start_pipeline(int format, const Panels& panels, const BlockTiles& tiles, const TileSource& source,
+                                u8* shared) {
+  if (!kHasBulkCopies || warp_id() == kProducerWarp) {
+    with_format(format, Formats{}, LoadFirst<Panels>{shared, panels, tiles, source});
     __syncwarp();
   }
 }
@@ -233,10 +282,7 @@ struct RunTiles {
       const int tile = state.cursor.tile;
       pipeline.wait(state.stage, state.round);
       const HalfSegment<F> half(pipeline.bytes + state.stage * WeightPipeline<F>::kStageBytes, row);
-      if constexpr (WeightPipeline<F>::kIsReused) {
-        __syncwarp();
-        if (lane_id() == 0) pipeline.refill(state.stage, panels, tiles, state.cursor);
-      }
+      pipeline.release(state.stage, panels, tiles, state.cursor);
       const float value = half.dot(x[input_segment(tile)], groups_of(k_segment(tile)));
       if (lane_half() != 0) store_partial(partial_of_panel(), done, tile, row, value);
       state.stage += kShape.n_warp_pairs;

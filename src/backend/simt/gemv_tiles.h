@@ -9,6 +9,8 @@ constexpr int kInputSegments = segment_count(kShape.n_in), kLastGroups = last_se
 constexpr int kPanelTiles = tiles_per_panel(kShape);
 constexpr int kClusterSize = kShape.cluster_size, kBlockRows = kPanelRows / kClusterSize;
 constexpr int kGemvThreads = gemv_threads(kShape), kGemvWarps = 2 * kShape.n_warp_pairs;
+constexpr bool kHasBulkCopies = kShape.has_bulk_copies != 0;
+static_assert(kHasBulkCopies || kClusterSize == 1);
 constexpr bool kIsGlu = tiles_per_input_segment(kShape) > 1;
 constexpr GemvSmem kSmem = gemv_smem(kShape);
 

@@ -18,9 +18,6 @@ using gpu::PanelFormat;
 gpu::KernelFormats kernel_formats(std::string_view backend);
 simt::Matrix simt_matrix(const DeviceMatrix& matrix);
 simt::KvLayer simt_kv_layer(const gpu::KvLayer& layer);
-// The fused gemv kernel of batch-1 decode and its prologues need bulk copies and shared memory for the pipelines of two
-// blocks (data-center Hopper and Blackwell; other GPUs have half the shared memory).
-bool has_decode_kernels(const DeviceLimits& device);
 // Blocks of split-KV attention that fill the device: one per SM, and as many to balance them.
 inline int split_kv_blocks(const DeviceLimits& device) { return 2 * device.n_sms; }
 // Steps whose quantized matmuls all run gemm_small.cu: their activations are quantized before, in mma order.
@@ -46,6 +43,7 @@ class Workspace final : public gpu::Workspace {
   float* floats(Value v) const { return reinterpret_cast<float*>(address(v)); }
   int* ints(Value v) const { return reinterpret_cast<int*>(address(v)); }
   simt::Q8Activation quantized(const gpu::QuantizedActivation& activation) const;
+  bool has_decode_kernels() const { return has_decode_kernels_; }  // a step of one row runs the gemv kernels
   const RopeTable& rope_table(const Node& rope) const { return rope_tables_[rope_index(rope)]; }
   const std::vector<RopeTable>& rope_tables() const { return rope_tables_; }
   const simt::Step& step() const { return step_; }
@@ -70,6 +68,7 @@ class Workspace final : public gpu::Workspace {
 
   DeviceLimits limits_;
   simt::Step step_{};
+  bool has_decode_kernels_ = false;
   bool is_in_mma_order_ = false;  // of quantized activations
   size_t n_router_floats_ = 0;
   std::vector<RopeTable> rope_tables_;  // as rope_frequencies()
