@@ -14,6 +14,8 @@
 namespace zinc::cuda {
 namespace {
 
+bool has_bulk_copies(const std::string& architecture) { return architecture == "sm_90a" || architecture == "sm_120"; }
+
 // A program of the gemv kernels: geometry, PDL and policies.
 struct Gemv {
   const char* file;
@@ -78,9 +80,12 @@ const std::vector<Gemv> kGemvs = {
     {"gemv", "f32+q8_0", kOddSegments, {}, kNorm},
     {"gemv", "q4_k", kOddSegments, {}, kNorm},
 };
-KernelProgram program_of(Gemv gemv, bool has_bulk_copies) {
-  gemv.shape.has_bulk_copies = has_bulk_copies ? 1 : 0;
-  if (!has_bulk_copies) gemv.shape.cluster_size = 1;
+// As GemvSchedule adapts it: GeForce Blackwell shares less shared memory between the blocks of two launches.
+KernelProgram program_of(Gemv gemv, const std::string& architecture) {
+  constexpr int kGeForceWarpPairs = 4;
+  gemv.shape.has_bulk_copies = has_bulk_copies(architecture) ? 1 : 0;
+  if (!has_bulk_copies(architecture)) gemv.shape.cluster_size = 1;
+  if (architecture == "sm_120") gemv.shape.n_warp_pairs = kGeForceWarpPairs;
   return {gemv.file, gemv.formats,
           simt::host::shape_definition("GemvShape", gemv.shape) +
               simt::host::shape_definition("GemvPdl", gemv.pdl, "kPdl") + gemv.policies};
@@ -93,15 +98,16 @@ constexpr const char* kUnitsWindow =
     "inline constexpr AttentionDecodeShape kShape = {256, 192, 8, 4, 1024, 1, 2, 0, 0, 0};";
 
 // Every tile width, for dense matrices and for experts.
-void append_gemm_small(const gpu::PanelFormat& format, bool has_bulk_copies, std::vector<KernelProgram>& to) {
+void append_gemm_small(const gpu::PanelFormat& format, const std::string& architecture,
+                       std::vector<KernelProgram>& to) {
   for (const int n_columns : {8, 16, 32, 64}) {
     for (const bool has_experts : {false, true}) {
       const simt::GemmSmallShape shape =
-          simt::host::gemm_small_shape(n_columns, has_experts, format.segment_bytes(), has_bulk_copies);
+          simt::host::gemm_small_shape(n_columns, has_experts, format.segment_bytes(), has_bulk_copies(architecture));
       to.push_back({"gemm_small", std::string(format.name), simt::host::shape_definition("GemmSmallShape", shape)});
     }
   }
-  if (format.q8_block != simt::kSegmentElems || !has_bulk_copies) return;
+  if (format.q8_block != simt::kSegmentElems || !has_bulk_copies(architecture)) return;
   for (const int64_t n_row_tiles : {96, 2048}) {
     for (const int n_columns : {16, 32, 64, 128}) {
       const simt::GemmSmallWgmmaShape shape =
@@ -113,7 +119,8 @@ void append_gemm_small(const gpu::PanelFormat& format, bool has_bulk_copies, std
 }
 
 // Example shapes; those of real models are in tests/launched_programs_test.cc.
-std::vector<KernelProgram> programs(bool has_tensor_cores, bool has_bulk_copies) {
+std::vector<KernelProgram> programs(const std::string& architecture) {
+  const bool has_tensor_cores = architecture != "sm_75";
   std::vector<KernelProgram> all;
   for (const char* file : {"row_ops", "sample", "recurrent", "recurrent_chunks", "delta_layer", "peaks"}) {
     all.push_back({file, ""});
@@ -142,17 +149,17 @@ std::vector<KernelProgram> programs(bool has_tensor_cores, bool has_bulk_copies)
   for (const simt::RouteShape& shape : {simt::RouteShape{256, 8, 1}, {1024, 32, 0}}) {
     all.push_back({"moe", "", simt::host::shape_definition("RouteShape", shape)});
   }
-  for (const Gemv& gemv : kGemvs) all.push_back(program_of(gemv, has_bulk_copies));
+  for (const Gemv& gemv : kGemvs) all.push_back(program_of(gemv, architecture));
   for (const gpu::PanelFormat* const* format = gpu::kPanelFormats; *format; ++format) {
     const gpu::PanelFormat* f = *format;
     const bool is_wide = f->q8_block > 0 && f->group_bytes >= 32;
     all.push_back({"pack", std::string(f->name)});
     all.push_back({"linear", std::string(f->name)});
     all.push_back(program_of({"gemv", std::string(f->name), is_wide ? kNormWideShape : kNormShape, {}, kNorm},
-                             has_bulk_copies));
+                             architecture));
     all.push_back({f->q8_block > 0 ? "gemm" : "gemm_floats", std::string(f->name)});
     if (f->q8_block > 0) all.push_back({"gemm_wgmma", std::string(f->name)});
-    if (f->q8_block > 0 && has_tensor_cores) append_gemm_small(*f, has_bulk_copies, all);
+    if (f->q8_block > 0 && has_tensor_cores) append_gemm_small(*f, architecture, all);
   }
   return all;
 }
@@ -162,9 +169,7 @@ class KernelsTest : public testing::TestWithParam<const char*> {};
 TEST_P(KernelsTest, compile_without_register_spills) {
   if (!nvrtc_library()) GTEST_SKIP() << "NVRTC is not installed";
   const std::string architecture = GetParam();
-  const bool has_bulk_copies = architecture == "sm_90a" || architecture == "sm_120";
-  for (const std::string& message :
-       compile_failures(programs(/*has_tensor_cores=*/architecture != "sm_75", has_bulk_copies), architecture)) {
+  for (const std::string& message : compile_failures(programs(architecture), architecture)) {
     ADD_FAILURE() << message;
   }
 }

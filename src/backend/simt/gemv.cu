@@ -152,7 +152,7 @@ ZINC_DEVICE void run_problem(const Params& p, const GemvProblem& problem, u8* sh
 }
 
 // Grid: the blocks of all problems.
-extern "C" __global__ void __launch_bounds__(kGemvThreads, 2) gemv(__grid_constant__ const Params p) {
+extern "C" __global__ void __launch_bounds__(kGemvThreads, kBlocksPerSm) gemv(__grid_constant__ const Params p) {
   extern __shared__ float4 shared[];
   if constexpr (kPdl.triggers_late == 0) launch_dependents();
   prefetch_params(p);

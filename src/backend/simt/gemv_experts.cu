@@ -72,7 +72,7 @@ ZINC_DEVICE void run_experts(const Params& p, u8* shared) {
   run_mainloop(kFormat, q8_block, panels, tiles, shared, output);
 }
 
-extern "C" __global__ void __launch_bounds__(kGemvThreads, 2) gemv_experts(__grid_constant__ const Params p) {
+extern "C" __global__ void __launch_bounds__(kGemvThreads, kBlocksPerSm) gemv_experts(__grid_constant__ const Params p) {
   extern __shared__ float4 shared[];
   if constexpr (kPdl.triggers_late == 0) launch_dependents();
   prefetch_params(p);

@@ -242,14 +242,18 @@ ZINC_DEVICE void cp_async_weights(u8* to, const u8* from, int n_bytes, int threa
     }
   }
 #else
-  uint4 loaded[kSteps];  // all loads before the first store
+  constexpr int kInFlight = kSteps < 10 ? kSteps : 8;  // loads before the first store
+#pragma unroll 1
+  for (int first = 0; first < n_bytes; first += kInFlight * kStep) {
+    uint4 loaded[kInFlight];
 #pragma unroll
-  for (int k = 0; k < kSteps; ++k) {
-    if (k * kStep < n_bytes) loaded[k] = __ldg(reinterpret_cast<const uint4*>(from + k * kStep));
-  }
+    for (int k = 0; k < kInFlight; ++k) {
+      if (first + k * kStep < n_bytes) loaded[k] = __ldg(reinterpret_cast<const uint4*>(from + first + k * kStep));
+    }
 #pragma unroll
-  for (int k = 0; k < kSteps; ++k) {
-    if (k * kStep < n_bytes) *reinterpret_cast<uint4*>(to + k * kStep) = loaded[k];
+    for (int k = 0; k < kInFlight; ++k) {
+      if (first + k * kStep < n_bytes) *reinterpret_cast<uint4*>(to + first + k * kStep) = loaded[k];
+    }
   }
 #endif
 }
