@@ -93,6 +93,12 @@ DeviceLimits limits_of_capability(DeviceLimits limits, int major, int minor) {
   return limits;
 }
 
+// Whether `device` has all instructions that `other` has: those of GeForce Blackwell are a part of Hopper's.
+static bool has_features_of(const DeviceLimits& device, const DeviceLimits& other) {
+  return device.has_tensor_cores() >= other.has_tensor_cores() && device.has_bulk_copies() >= other.has_bulk_copies() &&
+         device.has_dependent_launch() >= other.has_dependent_launch() && device.has_wgmma() >= other.has_wgmma();
+}
+
 Result<Device*> Device::shared(const DeviceChoice& choice) {
   static std::map<DeviceChoice, std::unique_ptr<Device>> devices;
   static std::mutex mutex;
@@ -126,12 +132,14 @@ Result<std::unique_ptr<Device>> Device::open(const DriverApi& api, const DeviceC
   }
   const std::string architecture = architecture_name(limits.major, limits.minor);
   if (choice.major > 0) {
-    const std::pair own(limits.major, limits.minor), chosen(choice.major, choice.minor);
-    if (const std::string why = unsupported_reason(choice.major, choice.minor); !why.empty() || chosen > own) {
-      return fail(ErrorCode::invalid_input, "{} cannot be used as a GPU of compute capability {}.{}: it has {}.{}, and {}.{} is the oldest supported",
-                  limits.name, choice.major, choice.minor, limits.major, limits.minor, kMinMajor, kMinMinor);
+    const DeviceLimits chosen = limits_of_capability(limits, choice.major, choice.minor);
+    if (!unsupported_reason(choice.major, choice.minor).empty() || !has_features_of(limits, chosen)) {
+      return fail(ErrorCode::invalid_input,
+                  "{} (compute capability {}.{}) cannot be used as a GPU of compute capability {}.{}; choose an older "
+                  "one, from {}.{} on",
+                  limits.name, limits.major, limits.minor, choice.major, choice.minor, kMinMajor, kMinMinor);
     }
-    device->limits_ = limits_of_capability(limits, choice.major, choice.minor);
+    device->limits_ = chosen;
   }
   if (Status s = device->check(api.retain_context(&device->context_, id), "opening the GPU"); !s.ok()) return s.error();
   if (Status s = device->make_current(); !s.ok()) return s.error();

@@ -48,7 +48,7 @@ struct DeviceChoice {
 };
 // "1", or "0@8.9": GPU 0 with the features of compute capability 8.9.
 Result<DeviceChoice> parse_device(std::string_view text);
-// REQUIRES: not newer than the GPU.
+// The limits of a GPU with only the features and the shared memory of this compute capability.
 DeviceLimits limits_of_capability(DeviceLimits limits, int major, int minor);
 
 class Device final : public gpu::Device {
