@@ -39,8 +39,8 @@ using CubinProvider = std::function<Result<std::vector<char>>(const KernelProgra
 
 DeviceLimits query_limits(const DriverApi& api, int id);
 
-// A GPU by number, as in nvidia-smi, used like a GPU of this compute capability; major 0: its own. Features that GPUs of
-// the capability do not have are then not used: the kernels of other GPUs run, and can be measured, on this one.
+// A GPU by number, as in nvidia-smi, used like a GPU of this compute capability; major 0: its own. Features that GPUs
+// of the capability do not have are then not used: the kernels of other GPUs run, and can be measured, on this one.
 struct DeviceChoice {
   int ordinal = 0;
   int major = 0, minor = 0;

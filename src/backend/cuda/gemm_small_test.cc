@@ -140,7 +140,7 @@ class GemmSmallTest : public testing::TestWithParam<const gpu::PanelFormat*> {
   void run_gemm_small(const simt::LinearParams& params, int n_columns, unsigned n_blocks, int n_column_tiles = 1) {
     const int bytes = GetParam()->segment_bytes();
     const simt::GemmSmallShape shape = simt::host::gemm_small_shape(n_columns, params.expert_ids != nullptr, bytes,
-                                                                          device_->limits().has_bulk_copies());
+                                                                    device_->limits().has_bulk_copies());
     launch({"gemm_small", std::string(GetParam()->name), simt::host::shape_definition("GemmSmallShape", shape)},
            "gemm_small", params, {n_blocks, static_cast<unsigned>(n_column_tiles), 1},
            static_cast<unsigned>(32 * shape.n_warps), simt::gemm_small_smem(shape, bytes).n_bytes);

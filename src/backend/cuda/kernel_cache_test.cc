@@ -53,7 +53,8 @@ const std::vector<Gemv> kGemvs = {
      "q4_k",
      {2880, 2, 1, 1, 1, 90, 8, 1, 3, 3840, 2304, 86016, 1, 4096},
      {1, 0, 1},
-     "using Prologue = NormPrologue; using Epilogue = GluEpilogue<3>; using Experts = StoringTopKRouter<32, 4, 2, 12>;"},
+     "using Prologue = NormPrologue; using Epilogue = GluEpilogue<3>; using Experts = StoringTopKRouter<32, 4, 2, "
+     "12>;"},
     {"gemv_experts",
      "q4_k",
      {2880, 1, 1, 0, 1, 90, 8, 1, 3, 3840, 1152, 86016, 1, 4096},
@@ -155,8 +156,8 @@ std::vector<KernelProgram> programs(const std::string& architecture) {
     const bool is_wide = f->q8_block > 0 && f->group_bytes >= 32;
     all.push_back({"pack", std::string(f->name)});
     all.push_back({"linear", std::string(f->name)});
-    all.push_back(program_of({"gemv", std::string(f->name), is_wide ? kNormWideShape : kNormShape, {}, kNorm},
-                             architecture));
+    all.push_back(
+        program_of({"gemv", std::string(f->name), is_wide ? kNormWideShape : kNormShape, {}, kNorm}, architecture));
     all.push_back({f->q8_block > 0 ? "gemm" : "gemm_floats", std::string(f->name)});
     if (f->q8_block > 0) all.push_back({"gemm_wgmma", std::string(f->name)});
     if (f->q8_block > 0 && has_tensor_cores) append_gemm_small(*f, architecture, all);

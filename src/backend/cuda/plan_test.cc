@@ -159,7 +159,8 @@ class Gate {
 TEST_F(CudaPlanTest, a_step_runs_a_larger_class_until_its_own_is_prepared) {
   Gate gate;
   std::unique_ptr<Device> first = std::move(device_);  // weights and cache are its
-  device_ = std::move(Device::open(FakeDriver::api(), {}, [&](const KernelProgram&) { return gate.compile(); }).value());
+  device_ =
+      std::move(Device::open(FakeDriver::api(), {}, [&](const KernelProgram&) { return gate.compile(); }).value());
   // Closed when the second class is captured, which is the last one that compile() waits for.
   fake().on_capture = [&] { fake().on_capture = [&] { gate.set_open(false); }; };
   const Bucket bucket{.max_tokens = 64, .max_seqs = 2, .max_outputs = 64};

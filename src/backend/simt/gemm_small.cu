@@ -331,7 +331,8 @@ ZINC_DEVICE void add_tile(const LinearParams& p, const Work& work, const Lane& l
 ZINC_DEVICE void init_barriers(u8* shared) {
   static_assert(kTeams * kStages <= 32 * kShape.n_warps && kSlots * kTeamWarps <= 32 * kShape.n_warps);
   const int thread = static_cast<int>(threadIdx.x);
-  if (kHasBulkCopies && thread < kTeams * kStages) mbarrier_init(reinterpret_cast<Mbarrier*>(shared + kSmem.full) + thread);
+  if (kHasBulkCopies && thread < kTeams * kStages)
+    mbarrier_init(reinterpret_cast<Mbarrier*>(shared + kSmem.full) + thread);
   if (thread < kSlots * kTeamWarps) reinterpret_cast<int*>(shared + kSmem.n_added)[thread] = 0;
   fence_mbarrier_init();
   __syncthreads();

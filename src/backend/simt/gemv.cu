@@ -140,8 +140,7 @@ ZINC_DEVICE void run_problem(const Params& p, const GemvProblem& problem, u8* sh
   const int q8_block = q8_block_of(problem.format);
   init_barriers(shared, panels);
   finish_init();
-  start_pipeline(problem.format, panels, tiles, locate_first(problem.format, panels, tiles),
-                 shared);
+  start_pipeline(problem.format, panels, tiles, locate_first(problem.format, panels, tiles), shared);
   Prologue prologue;
   prologue.begin(p.input, shared);
   Output<Epilogue> output;

@@ -1,5 +1,6 @@
-// MoE gate and up (or one matrix) of a token's selected experts: the gemv of gemv.cu with the experts' outputs one after
-// the other. A program begins with the format (Formats), kShape, kPdl, and its policies: Prologue, Epilogue and Experts.
+// MoE gate and up (or one matrix) of a token's selected experts: the gemv of gemv.cu with the experts' outputs one
+// after the other. A program begins with the format (Formats), kShape, kPdl, and its policies: Prologue, Epilogue and
+// Experts.
 #include "backend/simt/gemv_epilogue.h"
 #include "backend/simt/gemv_pipeline.h"
 #include "backend/simt/gemv_routing.h"
@@ -72,7 +73,8 @@ ZINC_DEVICE void run_experts(const Params& p, u8* shared) {
   run_mainloop(kFormat, q8_block, panels, tiles, shared, output);
 }
 
-extern "C" __global__ void __launch_bounds__(kGemvThreads, kBlocksPerSm) gemv_experts(__grid_constant__ const Params p) {
+extern "C" __global__ void __launch_bounds__(kGemvThreads, kBlocksPerSm)
+    gemv_experts(__grid_constant__ const Params p) {
   extern __shared__ float4 shared[];
   if constexpr (kPdl.triggers_late == 0) launch_dependents();
   prefetch_params(p);

@@ -1,9 +1,9 @@
 // Mainloop of the gemv kernels. A work tile is one K segment of a panel (32 interleaved rows). Tiles pass through a
 // pipeline of stages in shared memory, filled by bulk copies; the first copies start before the block waits for its
 // activations. Warp pairs process the tiles round-robin, 16 rows per warp (gemv_dot.h); the last reader of a stage
-// refills it. On GPUs without bulk copies each warp pair fills its own stages with cp.async. The blocks of a cluster split the tiles of their panels (split-K), and each reduces its share of the
-// rows. A kernel's Panels says where tiles come from: locate<F>(cursor, source) and bytes(source). REQUIRES: kShape,
-// kPdl.
+// refills it. Without bulk copies (before Hopper) each warp pair fills its own stages with cp.async. The blocks of a
+// cluster split the tiles of their panels (split-K), and each reduces its share of the rows. A kernel's Panels says
+// where tiles come from: locate<F>(cursor, source) and bytes(source). REQUIRES: kShape, kPdl.
 #pragma once
 
 #include "backend/simt/gemv_prologue.h"

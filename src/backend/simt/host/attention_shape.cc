@@ -17,10 +17,8 @@ int64_t mma_floats(const simt::KvLayer& kv, int64_t n_queries, int64_t n_sets, i
 }
 
 int unit_smem_bytes(const simt::KvLayer& kv, int tile_heads, bool prepares_heads = false) {
-  return simt::attention_decode_smem_bytes({.k_dim = kv.k_dim,
-                                            .v_dim = kv.v_dim,
-                                            .tile_heads = tile_heads,
-                                            .prepares_heads = prepares_heads ? 1 : 0});
+  return simt::attention_decode_smem_bytes(
+      {.k_dim = kv.k_dim, .v_dim = kv.v_dim, .tile_heads = tile_heads, .prepares_heads = prepares_heads ? 1 : 0});
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace zinc::simt::host {
 using gpu::PanelFormat;
 
 GemvSchedule::GemvSchedule(const GemvWork& work, const DeviceLimits& device) : work_(work) {
-  constexpr int kMaxClusterSize = 2;            // clusters of four cannot cover all SMs
+  constexpr int kMaxClusterSize = 2;  // clusters of four cannot cover all SMs
   constexpr int kLargeBlockBytes = 96 << 10;
   shape_.n_in = work.n_in;
   shape_.n_matrices = work.n_matrices;

@@ -24,8 +24,8 @@ Status Lowering::add(const KernelProgram& program, const char* kernel, Launch la
   return ok_status();
 }
 
-// third: two blocks fit on an SM, three do not. over_half: a second block of the same launch does not fit, but a block of
-// the previous or next launch does.
+// third: two blocks fit on an SM, three do not. over_half: a second block of the same launch does not fit, but a block
+// of the previous or next launch does.
 void place_shared_memory(std::span<KernelCall> calls, const DeviceLimits& device) {
   const unsigned half = static_cast<unsigned>(decode_block_bytes(device)), over_half = half + (5 << 8),
                  third = half / 7 * 5;

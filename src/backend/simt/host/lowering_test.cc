@@ -27,13 +27,11 @@ TEST_P(SimtSharedMemory, blocks_of_two_consecutive_launches_fit_on_an_sm_and_not
   EXPECT_GT(2 * bytes(3), sm_bytes);
   EXPECT_EQ(calls[4].launch.shared_bytes, needed) << "what a kernel needs is not lowered";
 }
-INSTANTIATE_TEST_SUITE_P(, SimtSharedMemory,
-                         testing::Values(DeviceLimits{.name = "H200", .major = 9, .n_sms = 4, .max_shared_bytes = 232448},
-                                         DeviceLimits{.name = "RTX5090",
-                                                      .major = 12,
-                                                      .n_sms = 4,
-                                                      .max_shared_bytes = 101376}),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    , SimtSharedMemory,
+    testing::Values(DeviceLimits{.name = "H200", .major = 9, .n_sms = 4, .max_shared_bytes = 232448},
+                    DeviceLimits{.name = "RTX5090", .major = 12, .n_sms = 4, .max_shared_bytes = 101376}),
+    [](const auto& info) { return info.param.name; });
 
 TEST(SimtKernels, exist_for_every_panel_format) {
   for (const PanelFormat* const* f = gpu::kPanelFormats; *f; ++f) EXPECT_TRUE(has_format((*f)->name)) << (*f)->name;

@@ -28,8 +28,8 @@ GemvWork gemv_work(const Graph& graph, const gpu::GraphUses& uses, const gpu::We
   const bool has_experts = matmul.op == Op::moe_linear;
   const int n_used = has_experts ? static_cast<int>(graph.info(matmul.in[2]).shape.elems()) : 0;
   const bool is_down = has_experts && graph.info(matmul.in[0]).shape.n_dims() > 1;
-  const bool is_router = std::ranges::any_of(uses.readers(matmul.out[0]),
-                                             [](const Node* reader) { return reader->op == Op::moe_route; });
+  const bool is_router =
+      std::ranges::any_of(uses.readers(matmul.out[0]), [](const Node* reader) { return reader->op == Op::moe_route; });
   const int n_matrices = is_down ? n_used + 1 : is_normed ? 2 : 1;  // with the shared expert; gate and up
   return {.n_in = matrix.n_in,
           .n_matrices = n_matrices,
