@@ -35,6 +35,10 @@ class CudaPlanTest : public testing::Test {
     fake() = FakeDriver();
     weights_set_.add("embd", {kVocab, kDim}).add("norm", {kDim});
     for (const char* name : {"q", "k", "v", "o"}) weights_set_.add(name, {kDim, kDim}, *find_format("q8_0"));
+    set_graph_of_two_layers();
+  }
+
+  void set_graph_of_two_layers() {
     GraphBuilder g("fake", weights_set_.source());
     Value x = g.embed(g.weight("embd", {kVocab, kDim}));
     for (const int layer : {0, 1}) {
