@@ -33,6 +33,12 @@ class DriverAllocation final : public gpu::Allocation {
   void* on_host_;
 };
 
+// Whether `device` has all instructions that `other` has: those of GeForce Blackwell are a part of Hopper's.
+bool has_features_of(const DeviceLimits& device, const DeviceLimits& other) {
+  return (device.has_tensor_cores() || !other.has_tensor_cores()) &&
+         (device.has_bulk_copies() || !other.has_bulk_copies()) && (device.has_wgmma() || !other.has_wgmma());
+}
+
 }  // namespace
 
 std::string architecture_name(int major, int minor) {
@@ -91,12 +97,6 @@ DeviceLimits limits_of_capability(DeviceLimits limits, int major, int minor) {
   limits.max_shared_bytes = std::min(limits.max_shared_bytes, shared_bytes);
   limits.has_clusters = limits.has_clusters && major >= 9;
   return limits;
-}
-
-// Whether `device` has all instructions that `other` has: those of GeForce Blackwell are a part of Hopper's.
-static bool has_features_of(const DeviceLimits& device, const DeviceLimits& other) {
-  return device.has_tensor_cores() >= other.has_tensor_cores() && device.has_bulk_copies() >= other.has_bulk_copies() &&
-         device.has_dependent_launch() >= other.has_dependent_launch() && device.has_wgmma() >= other.has_wgmma();
 }
 
 Result<Device*> Device::shared(const DeviceChoice& choice) {

@@ -408,6 +408,24 @@ TEST_F(CudaPlanTest, gpus_without_dependent_launch_run_the_decode_kernels_one_af
   ASSERT_TRUE(plan->wait().ok());
 }
 
+TEST_F(CudaPlanTest, a_gpu_used_as_an_older_one_has_only_its_features) {
+  const auto open = [](const char* text) {
+    return Device::open(FakeDriver::api(), parse_device(text).value(),
+                        [](const KernelProgram&) { return std::vector<char>(1); });
+  };
+  const DeviceLimits ada = open("0@8.9").value()->limits();
+  EXPECT_FALSE(ada.has_bulk_copies() || ada.has_wgmma() || ada.has_clusters || ada.has_dependent_launch());
+  EXPECT_TRUE(ada.has_tensor_cores());
+  EXPECT_EQ(ada.max_shared_bytes, 99 << 10);
+  EXPECT_EQ(ada.n_sms, fake().n_sms) << "the GPU's own";
+  const DeviceLimits blackwell = open("0@12.0").value()->limits();
+  EXPECT_TRUE(blackwell.has_bulk_copies() && blackwell.has_dependent_launch() && !blackwell.has_wgmma());
+  EXPECT_EQ(blackwell.max_shared_bytes, 99 << 10);
+  EXPECT_EQ(open("0@8.0").value()->limits().max_shared_bytes, 163 << 10);
+  EXPECT_EQ(open("0@7.5").value()->limits().max_shared_bytes, 64 << 10);
+  EXPECT_EQ(open("0").value()->limits().max_shared_bytes, fake().shared_bytes);
+}
+
 // A row of 16,384 floats takes all 64 KB of a Turing block.
 TEST_F(CudaPlanTest, a_token_of_a_model_whose_rows_do_not_fit_shared_memory_runs_like_a_small_batch) {
   constexpr int kWide = 16384;
