@@ -61,6 +61,13 @@ TEST_F(DriverTest, a_gpu_that_does_not_exist_is_rejected_by_number) {
   expect_error("", "cuda:3", "GPU 3 does not exist: 1 found, numbered from 0");
 }
 
+TEST_F(DriverTest, a_gpu_can_be_used_as_an_older_one_but_not_as_a_newer_one) {
+  const std::string newer = "Broken GPU (compute capability 8.0) cannot be used as a GPU of compute capability 9.0";
+  expect_error("", "cuda:0@9.0", newer);
+  expect_error("", "cuda:0@6.1", "choose an older one, from 7.5 on");
+  expect_error("", "cuda:0@8", "invalid device 'cuda:0@8'");
+}
+
 TEST_F(DriverTest, a_second_gpu_is_used_if_its_number_is_given) {
   const ProcessResult end = zinc("none of two", {"run", kModel, "hello", "-n", "2", "--verbose", "--device", "cuda:1"});
   EXPECT_NE(end.err.find("backend cuda, device Second GPU (as requested)"), std::string::npos) << end.err;

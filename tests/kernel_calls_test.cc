@@ -40,15 +40,19 @@ struct Layout {
   std::unique_ptr<gpu::Cache> cache;
 };
 
-std::string cuda_step(const Model& model, const Graph& graph, const gpu::StepClass& sizes) {
+const simt::host::DeviceLimits kH200 = {
+    .name = "H200", .major = 9, .minor = 0, .n_sms = 132, .max_shared_bytes = 232448, .has_clusters = true};
+const simt::host::DeviceLimits kRtx4090 = {
+    .name = "RTX 4090", .major = 8, .minor = 9, .n_sms = 128, .max_shared_bytes = 101376, .has_clusters = false};
+
+std::string cuda_step(const Model& model, const Graph& graph, const gpu::StepClass& sizes,
+                      const simt::host::DeviceLimits& gpu) {
   using namespace simt::host;
-  const DeviceLimits h200{
-      .name = "H200", .major = 9, .minor = 0, .n_sms = 132, .max_shared_bytes = 232448, .has_clusters = true};
   Layout layout(model, kernel_formats("cuda"));
   const Bucket bucket = bucket_of(sizes, kBucket);
   const auto workspace =
-      std::move(Workspace::allocate(graph, *layout.weights, *layout.cache, layout.device, h200, bucket).value());
-  const auto calls = std::move(Lowering(graph, *layout.weights, *layout.cache, h200, *workspace).run().value());
+      std::move(Workspace::allocate(graph, *layout.weights, *layout.cache, layout.device, gpu, bucket).value());
+  const auto calls = std::move(Lowering(graph, *layout.weights, *layout.cache, gpu, *workspace).run().value());
   std::string text;
   for (const KernelCall& call : calls) {
     const Launch& launch = call.launch;
@@ -90,7 +94,9 @@ std::string steps_of(const Model& model, const Graph& graph, std::string_view wh
   for (const gpu::StepClass& sizes :
        {gpu::StepClass{1, 1}, gpu::StepClass{4, 2}, gpu::StepClass{16, 2}, gpu::StepClass{128, 1}}) {
     const std::string rows = sizes.max_tokens == 1 ? "1 row" : fmt::format("{} rows", sizes.max_tokens);
-    text += fmt::format("{}cuda, H200, {}\n{}", what, rows, cuda_step(model, graph, sizes));
+    for (const simt::host::DeviceLimits& gpu : {kH200, kRtx4090}) {
+      text += fmt::format("{}cuda, {}, {}\n{}", what, gpu.name, rows, cuda_step(model, graph, sizes, gpu));
+    }
     text += fmt::format("{}vulkan, NVIDIA, {}\n{}", what, rows, vulkan_step(model, graph, sizes));
   }
   return text;

@@ -210,7 +210,7 @@ class LaunchedPrograms : public testing::TestWithParam<Gpu> {
     driver.has_clusters = driver.major >= 9 ? 1 : 0;
     driver.free_bytes = size_t{1} << 40;
     driver.keeps_bytes = false;
-    device_ = std::move(Device::open(FakeDriver::api(), 0, [this](const KernelProgram& program) {
+    device_ = std::move(Device::open(FakeDriver::api(), {}, [this](const KernelProgram& program) {
                           const std::lock_guard lock(mutex_);
                           programs_.emplace(program.source(), program);
                           return std::vector<char>(1);

@@ -35,6 +35,10 @@ class CudaPlanTest : public testing::Test {
     fake() = FakeDriver();
     weights_set_.add("embd", {kVocab, kDim}).add("norm", {kDim});
     for (const char* name : {"q", "k", "v", "o"}) weights_set_.add(name, {kDim, kDim}, *find_format("q8_0"));
+    set_graph_of_two_layers();
+  }
+
+  void set_graph_of_two_layers() {
     GraphBuilder g("fake", weights_set_.source());
     Value x = g.embed(g.weight("embd", {kVocab, kDim}));
     for (const int layer : {0, 1}) {
@@ -54,7 +58,7 @@ class CudaPlanTest : public testing::Test {
     weights_.reset();
     n_groups_ = n_pages.size();
     graph_ = std::move(g.finish().value());
-    device_ = std::move(Device::open(FakeDriver::api(), 0, [](const KernelProgram& program) {
+    device_ = std::move(Device::open(FakeDriver::api(), {}, [](const KernelProgram& program) {
                           const std::string& shape = program.shape;  // stands in for machine code
                           return std::vector<char>(shape.c_str(), shape.c_str() + shape.size() + 1);
                         }).value());

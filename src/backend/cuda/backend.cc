@@ -1,8 +1,6 @@
 // The CUDA backend: weights in packed panels, each step one replay of a captured CUDA graph. See README.md.
 #include "backend/backend.h"
 
-#include <charconv>
-
 #include "backend/cuda/device.h"
 #include "backend/cuda/peaks.h"
 #include "backend/cuda/plan.h"
@@ -15,11 +13,12 @@ namespace cuda {
 namespace {
 
 // Driver properties, without opening the device.
-DeviceInfo describe(const DriverApi& api, int ordinal, size_t n_free) {
+DeviceInfo describe(const DriverApi& api, const DeviceChoice& choice, size_t n_free) {
   DeviceInfo info{.name = "NVIDIA GPU", .free_bytes = n_free, .has_dedicated_memory = true};
   int id = 0, version = 0;
-  if (api.device_get(&id, ordinal) != kSuccess) return info;
-  const DeviceLimits limits = query_limits(api, id);
+  if (api.device_get(&id, choice.ordinal) != kSuccess) return info;
+  DeviceLimits limits = query_limits(api, id);
+  if (choice.major > 0) limits = limits_of_capability(limits, choice.major, choice.minor);
   info.name = limits.name;
   api.device_memory(&info.memory_bytes, id);
   if (api.driver_version(&version) == kSuccess)
@@ -37,44 +36,40 @@ std::vector<DeviceInfo> devices() {
   if (!api.ok() || api.value()->device_count(&n_devices) != kSuccess) return out;
   const Result<Device*> first = Device::shared();
   for (int i = 0; i < n_devices; ++i) {
-    out.push_back(describe(*api.value(), i, i == 0 && first.ok() ? first.value()->free_bytes() : 0));
+    out.push_back(describe(*api.value(), {.ordinal = i}, i == 0 && first.ok() ? first.value()->free_bytes() : 0));
   }
   return out;
 }
 
 class CudaBackend final : public gpu::GpuBackend<Device, CudaPlan> {
  public:
-  CudaBackend(Device& device, int ordinal, int n_threads) : GpuBackend(device, n_threads), ordinal_(ordinal) {}
-  DeviceInfo info() const override { return describe(device_.api(), ordinal_, device_.free_bytes()); }
+  CudaBackend(Device& device, const DeviceChoice& choice, int n_threads)
+      : GpuBackend(device, n_threads), choice_(choice) {}
+  DeviceInfo info() const override { return describe(device_.api(), choice_, device_.free_bytes()); }
   DevicePeaks measure_peaks() override { return measure_device_peaks(device_); }
   double clock_mhz() override { return gpu::nvidia_clock_mhz(device_.limits().name); }
 
  private:
-  int ordinal_;
+  DeviceChoice choice_;
 };
 
-Result<std::unique_ptr<Backend>> open_gpu(int ordinal, int n_threads) {
-  ZINC_TRY(device, Device::shared(ordinal));
+Result<std::unique_ptr<Backend>> open_gpu(const DeviceChoice& choice, int n_threads) {
+  ZINC_TRY(device, Device::shared(choice));
   if (const Result<Nvrtc> compiler = Nvrtc::open(); !compiler.ok()) return compiler.error();
-  return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(*device, ordinal, n_threads));
+  return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(*device, choice, n_threads));
 }
 
 bool is_available() {
-  static const bool available = open_gpu(0, 1).ok();
+  static const bool available = open_gpu({}, 1).ok();
   return available;
 }
 
-Result<std::unique_ptr<Backend>> open(int n_threads) { return open_gpu(0, n_threads); }
+Result<std::unique_ptr<Backend>> open(int n_threads) { return open_gpu({}, n_threads); }
 
 // "1": the second GPU.
-Result<std::unique_ptr<Backend>> open_device(std::string_view number, int n_threads) {
-  int ordinal = 0;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), ordinal);
-  if (error != std::errc() || end != number.data() + number.size()) {
-    return fail(ErrorCode::invalid_input,
-                "invalid device 'cuda:{}'; expected a GPU number as in nvidia-smi, for example cuda:0", number);
-  }
-  return open_gpu(ordinal, n_threads);
+Result<std::unique_ptr<Backend>> open_device(std::string_view text, int n_threads) {
+  ZINC_TRY(choice, parse_device(text));
+  return open_gpu(choice, n_threads);
 }
 
 const std::vector<std::string_view> kKvFormatNames = gpu::names_of(kernel_formats().kv_formats);

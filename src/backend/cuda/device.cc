@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <optional>
 #include <utility>
 
@@ -13,7 +14,6 @@ namespace {
 
 constexpr int kMinMajor = 7, kMinMinor = 5;       // Turing: dp4a, mma
 constexpr size_t kDefaultDynamicSmem = 40 << 10;  // default limit of dynamic shared memory
-constexpr int kPdlMajor = 9;                      // Hopper: programmatic dependent launch
 
 // Frees memory of the device or of the host, on any thread.
 class DriverAllocation final : public gpu::Allocation {
@@ -32,6 +32,12 @@ class DriverAllocation final : public gpu::Allocation {
   DevicePointer on_device_;
   void* on_host_;
 };
+
+// Whether `device` has all instructions that `other` has: those of GeForce Blackwell are a part of Hopper's.
+bool has_features_of(const DeviceLimits& device, const DeviceLimits& other) {
+  return (device.has_tensor_cores() || !other.has_tensor_cores()) &&
+         (device.has_bulk_copies() || !other.has_bulk_copies()) && (device.has_wgmma() || !other.has_wgmma());
+}
 
 }  // namespace
 
@@ -60,22 +66,57 @@ DeviceLimits query_limits(const DriverApi& api, int id) {
   return limits;
 }
 
-Result<Device*> Device::shared(int ordinal) {
-  static std::map<int, std::unique_ptr<Device>> devices;
+Result<DeviceChoice> parse_device(std::string_view text) {
+  DeviceChoice choice;
+  const char* at = text.data();
+  const char* const end = text.data() + text.size();
+  const auto read = [&](int& to) {
+    const auto [next, error] = std::from_chars(at, end, to);
+    at = next;
+    return error == std::errc();
+  };
+  const auto skip = [&](char c) { return at != end && *at++ == c; };
+  bool is_valid = read(choice.ordinal);
+  if (is_valid && at != end) is_valid = skip('@') && read(choice.major) && skip('.') && read(choice.minor) && at == end;
+  if (is_valid && choice.ordinal >= 0 && choice.major >= 0 && choice.minor >= 0) return choice;
+  return fail(ErrorCode::invalid_input,
+              "invalid device 'cuda:{}'; expected a GPU number as in nvidia-smi, for example cuda:0, or with a compute "
+              "capability whose features are used, for example cuda:0@8.9",
+              text);
+}
+
+DeviceLimits limits_of_capability(DeviceLimits limits, int major, int minor) {
+  constexpr int kTuringBytes = 64 << 10, kGeForceBytes = 99 << 10, kA100Bytes = 163 << 10;
+  const bool is_data_center = (minor == 0 && major <= 10) || (major == 8 && minor == 7);
+  const int shared_bytes = major < 8         ? kTuringBytes
+                           : !is_data_center ? kGeForceBytes
+                           : major == 8      ? kA100Bytes
+                                             : limits.max_shared_bytes;
+  limits.major = major;
+  limits.minor = minor;
+  limits.max_shared_bytes = std::min(limits.max_shared_bytes, shared_bytes);
+  limits.has_clusters = limits.has_clusters && major >= 9;
+  return limits;
+}
+
+Result<Device*> Device::shared(const DeviceChoice& choice) {
+  static std::map<DeviceChoice, std::unique_ptr<Device>> devices;
   static std::mutex mutex;
   ZINC_TRY(api, load_driver());
   const std::lock_guard lock(mutex);
-  std::unique_ptr<Device>& device = devices[ordinal];
+  std::unique_ptr<Device>& device = devices[choice];
   if (!device) {
-    ZINC_TRY(opened, open(*api, ordinal));
+    ZINC_TRY(opened, open(*api, choice));
     device = std::move(opened);
   }
   if (Status current = device->make_current(); !current.ok()) return current.error();
   return device.get();
 }
 
-Result<std::unique_ptr<Device>> Device::open(const DriverApi& api, int ordinal, CubinProvider cubin_provider) {
+Result<std::unique_ptr<Device>> Device::open(const DriverApi& api, const DeviceChoice& choice,
+                                             CubinProvider cubin_provider) {
   std::unique_ptr<Device> device(new Device(api));
+  const int ordinal = choice.ordinal;
   int n_devices = 0, id = 0;
   if (Status s = device->check(api.device_count(&n_devices), "counting GPUs"); !s.ok()) return s.error();
   if (ordinal < 0 || ordinal >= n_devices) {
@@ -89,13 +130,24 @@ Result<std::unique_ptr<Device>> Device::open(const DriverApi& api, int ordinal, 
   if (const std::string why = unsupported_reason(limits.major, limits.minor); !why.empty()) {
     return fail(ErrorCode::unsupported, "{} has {}", limits.name, why);
   }
+  const std::string architecture = architecture_name(limits.major, limits.minor);
+  if (choice.major > 0) {
+    const DeviceLimits chosen = limits_of_capability(limits, choice.major, choice.minor);
+    if (!unsupported_reason(choice.major, choice.minor).empty() || !has_features_of(limits, chosen)) {
+      return fail(ErrorCode::invalid_input,
+                  "{} (compute capability {}.{}) cannot be used as a GPU of compute capability {}.{}; choose an older "
+                  "one, from {}.{} on",
+                  limits.name, limits.major, limits.minor, choice.major, choice.minor, kMinMajor, kMinMinor);
+    }
+    device->limits_ = chosen;
+  }
   if (Status s = device->check(api.retain_context(&device->context_, id), "opening the GPU"); !s.ok()) return s.error();
   if (Status s = device->make_current(); !s.ok()) return s.error();
   if (Status s = device->check(api.create_stream(&device->stream_, kNonBlocking), "creating a stream"); !s.ok()) {
     return s.error();
   }
   if (!cubin_provider) {
-    const auto cache = std::make_shared<KernelCache>(architecture_name(limits.major, limits.minor), get_cache_folder());
+    const auto cache = std::make_shared<KernelCache>(architecture, get_cache_folder());
     cubin_provider = [cache](const KernelProgram& program) { return cache->get_or_compile(program); };
   }
   device->cubin_provider_ = std::move(cubin_provider);
@@ -244,7 +296,7 @@ Status Device::start(const PreparedLaunch& prepared, Stream stream, bool is_prog
   const Launch& launch = prepared.launch;
   std::array<LaunchAttribute, 2> attributes{};
   unsigned n_attributes = 0;
-  if (is_programmatic && limits_.major >= kPdlMajor) {
+  if (is_programmatic && limits_.has_dependent_launch()) {
     attributes[n_attributes].id = kProgrammaticLaunch;
     attributes[n_attributes++].value.number = 1;
   }

@@ -39,12 +39,25 @@ using CubinProvider = std::function<Result<std::vector<char>>(const KernelProgra
 
 DeviceLimits query_limits(const DriverApi& api, int id);
 
+// A GPU by number, as in nvidia-smi, used like a GPU of this compute capability; major 0: its own. Features that GPUs
+// of the capability do not have are then not used: the kernels of other GPUs run, and can be measured, on this one.
+struct DeviceChoice {
+  int ordinal = 0;
+  int major = 0, minor = 0;
+  auto operator<=>(const DeviceChoice&) const = default;
+};
+// "1", or "0@8.9": GPU 0 with the features of compute capability 8.9.
+Result<DeviceChoice> parse_device(std::string_view text);
+// The limits of a GPU with only the features and the shared memory of this compute capability.
+DeviceLimits limits_of_capability(DeviceLimits limits, int major, int minor);
+
 class Device final : public gpu::Device {
  public:
   // A GPU by number, opened once per process: creating a context takes a tenth of a second.
-  static Result<Device*> shared(int ordinal = 0);
+  static Result<Device*> shared(const DeviceChoice& choice = {});
   // Without a cubin provider, kernels are compiled on first use and cached on disk (KernelCache).
-  static Result<std::unique_ptr<Device>> open(const DriverApi& api, int ordinal, CubinProvider cubin_provider = {});
+  static Result<std::unique_ptr<Device>> open(const DriverApi& api, const DeviceChoice& choice,
+                                              CubinProvider cubin_provider = {});
   ~Device() override;
 
   const DeviceLimits& limits() const { return limits_; }

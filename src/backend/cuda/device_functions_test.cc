@@ -30,12 +30,12 @@ class DeviceFunctions : public testing::Test {
   void SetUp() override {
     const Result<const DriverApi*> api = load_driver();
     if (!api.ok()) GTEST_SKIP() << "no GPU here: " << api.error().message;
-    auto opened = Device::open(*api.value(), 0, [this](const KernelProgram& program) {
+    auto opened = Device::open(*api.value(), {}, [this](const KernelProgram& program) {
       return compile(program.shape);  // the whole source
     });
     if (!opened.ok()) GTEST_SKIP() << "no supported GPU: " << opened.error().message;
     device_ = std::move(opened.value());
-    if (!device_->limits().has_bulk_copies()) GTEST_SKIP() << "this GPU does not run the gemv kernels";
+    if (!device_->limits().has_bulk_copies()) GTEST_SKIP() << "this GPU has no bulk copies";
   }
 
   Result<std::vector<char>> compile(const std::string& source) const {
@@ -113,7 +113,10 @@ std::string shape(int n_in, int n_matrices, int is_normed, int n_warp_pairs, int
                           .max_panels = 1,
                           .x_bytes = n_columns * simt::segment_count(n_in) * simt::input_segment_bytes(true),
                           .partial_floats = 0,
-                          .pipeline_bytes = 0};
+                          .pipeline_bytes = 0,
+                          .has_bulk_copies = 1,
+                          .batch_floats = 4096,
+                          .n_split_k_warps = 2};
   return simt::host::shape_definition("GemvShape", s) +
          simt::host::shape_definition("GemvPdl", simt::GemvPdl{}, "kPdl");
 }

@@ -26,7 +26,7 @@ class GemmSmallTest : public testing::TestWithParam<const gpu::PanelFormat*> {
   void SetUp() override {
     const Result<const DriverApi*> api = load_driver();
     if (!api.ok()) GTEST_SKIP() << "no GPU here: " << api.error().message;
-    auto opened = Device::open(*api.value(), 0, [this](const KernelProgram& program) -> Result<std::vector<char>> {
+    auto opened = Device::open(*api.value(), {}, [this](const KernelProgram& program) -> Result<std::vector<char>> {
       ZINC_TRY(nvrtc, Nvrtc::open());
       const DeviceLimits& limits = device_->limits();
       ZINC_TRY(compiled, nvrtc.compile(program.source(), simt::host::simt_sources(),
@@ -139,7 +139,8 @@ class GemmSmallTest : public testing::TestWithParam<const gpu::PanelFormat*> {
   }
   void run_gemm_small(const simt::LinearParams& params, int n_columns, unsigned n_blocks, int n_column_tiles = 1) {
     const int bytes = GetParam()->segment_bytes();
-    const simt::GemmSmallShape shape = simt::host::gemm_small_shape(n_columns, params.expert_ids != nullptr, bytes);
+    const simt::GemmSmallShape shape = simt::host::gemm_small_shape(n_columns, params.expert_ids != nullptr, bytes,
+                                                                    device_->limits().has_bulk_copies());
     launch({"gemm_small", std::string(GetParam()->name), simt::host::shape_definition("GemmSmallShape", shape)},
            "gemm_small", params, {n_blocks, static_cast<unsigned>(n_column_tiles), 1},
            static_cast<unsigned>(32 * shape.n_warps), simt::gemm_small_smem(shape, bytes).n_bytes);
@@ -234,6 +235,7 @@ TEST_P(GemmSmallTest, a_tile_without_columns_writes_nothing) {
 // Two matrices, with bias and residual, and rows that do not fill a tile; several tiles of rows and columns per block,
 // and more segments than stages.
 TEST_P(GemmSmallWgmmaTest, is_bit_identical_to_linear) {
+  if (!device_->limits().has_wgmma()) GTEST_SKIP() << "this GPU has no wgmma";
   constexpr int kOut[2] = {4 * 32 + 5, 40}, kSegments = 5, kIn = kSegments * simt::kSegmentElems;
   const float* x = random_floats(static_cast<size_t>(kRows * kIn));
   simt::LinearParams params{};
@@ -356,7 +358,7 @@ INSTANTIATE_TEST_SUITE_P(, GemmSmallOrderTest,
 TEST(GemmSmallShape, of_every_format_fits_the_shared_memory) {
   for (const gpu::PanelFormat* format : quantized_formats()) {
     for (const int n_columns : {1, 8, 9, 16, 17, 32, 33, 64, 200}) {
-      const simt::GemmSmallShape shape = simt::host::gemm_small_shape(n_columns, false, format->segment_bytes());
+      const simt::GemmSmallShape shape = simt::host::gemm_small_shape(n_columns, false, format->segment_bytes(), true);
       EXPECT_GE(shape.n_columns, std::min(n_columns, 64)) << format->name;
       EXPECT_LT(shape.n_columns, std::max(9, 2 * n_columns)) << format->name;
       EXPECT_GE(simt::team_count(shape), n_columns <= 16 ? 8 : 2) << format->name << " " << n_columns;

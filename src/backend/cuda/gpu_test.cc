@@ -40,7 +40,7 @@ class GpuTest : public testing::Test {
     const Result<const DriverApi*> real = load_driver();
     if (!real.ok()) GTEST_SKIP() << "no GPU here: " << real.error().message;
     counted_ = counting(*real.value());
-    const auto opened = Device::open(counted_, 0);
+    const auto opened = Device::open(counted_, {});
     if (!opened.ok()) GTEST_SKIP() << "no supported GPU: " << opened.error().message;
     weights_set_.add("embd", {kVocab, kDim}).add("norm", {kDim});
     for (const char* name : {"q", "k", "v", "o"}) weights_set_.add(name, {kDim, kDim}, *find_format("q8_0"));
@@ -66,7 +66,7 @@ class GpuTest : public testing::Test {
     counted_.device_attribute(&minor, kMinor, 0);
     const auto kernels = std::make_shared<KernelCache>(architecture_name(major, minor), folder_.path());
     device_ = std::move(
-        Device::open(counted_, 0, [kernels](const KernelProgram& p) { return kernels->get_or_compile(p); }).value());
+        Device::open(counted_, {}, [kernels](const KernelProgram& p) { return kernels->get_or_compile(p); }).value());
     const Graph* const graph = &graph_;
     weights_ = std::move(upload_weights({&graph, 1}, *device_, threads_, [](auto) {}).value());
     const CacheSizes sizes{.n_pages = {kPages}, .n_slots = 1, .kv_format = find_format("f16")};

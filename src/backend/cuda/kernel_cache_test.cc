@@ -14,45 +14,83 @@
 namespace zinc::cuda {
 namespace {
 
-// Programs of the gemv kernels: geometry, PDL and policies.
-std::string gemv(const std::string& shape, const std::string& pdl, const std::string& policies) {
-  return fmt::format("inline constexpr GemvShape kShape = {{{}}}; inline constexpr GemvPdl kPdl = {{{}}}; {}", shape,
-                     pdl, policies);
+bool has_bulk_copies(const std::string& architecture) { return architecture == "sm_90a" || architecture == "sm_120"; }
+
+// A program of the gemv kernels: geometry, PDL and policies.
+struct Gemv {
+  const char* file;
+  std::string formats;
+  simt::GemvShape shape;
+  simt::GemvPdl pdl = {};
+  std::string policies;
+};
+std::string dense(const std::string& prologue, const std::string& epilogue) {
+  return fmt::format("using Prologue = {}; using Epilogue = {}; using SplitKInput = NoInput;", prologue, epilogue);
 }
-std::string dense(const std::string& shape, const std::string& prologue, const std::string& epilogue) {
-  return gemv(
-      shape, "0, 0, 0",
-      fmt::format("using Prologue = {}; using Epilogue = {}; using SplitKInput = NoInput;", prologue, epilogue));
-}
-const std::string kNorm = dense("1024, 1, 1, 1, 3, 0, 6, 1, 24, 4096, 4096, 86016", "NormPrologue", "PlainEpilogue");
-// Likewise for a format with large segments: fewer warps.
-const std::string kNormWide =
-    dense("1024, 1, 1, 1, 3, 0, 4, 1, 24, 4096, 4096, 86016", "NormPrologue", "PlainEpilogue");
-const std::string kGatedHeads =
-    dense("4096, 1, 1, 0, 1, 0, 8, 2, 2, 5120, 512, 86016", "GatedHeadsPrologue<128, 0>", "ResidualEpilogue");
+const std::string kNorm = dense("NormPrologue", "PlainEpilogue");
+// The second for a format with large segments: fewer warps.
+constexpr simt::GemvShape kNormShape = {1024, 1, 1, 1, 1, 1, 3, 0, 6, 1, 0, 24, 4096, 4096, 86016, 1, 4096, 2},
+                          kNormWideShape = {1024, 1, 1, 1, 1, 1, 3, 0, 4, 1, 0, 24, 4096, 4096, 86016, 1, 4096, 2};
 // An odd number of segments for two blocks.
-const std::string kOddSegments =
-    dense("12544, 1, 1, 1, 2, 0, 4, 2, 2, 50176, 1568, 43008", "NormPrologue", "PlainEpilogue");
-const std::string kQuantized =
-    dense("4096, 1, 1, 0, 1, 0, 8, 2, 2, 5120, 512, 86016", "QuantizedPrologue", "ResidualEpilogue");
-// A GLU with a router that has an input of its own; a GLU after the residual add.
-const std::string kGluAndRouter =
-    gemv("2816, 2, 1, 1, 2, 0, 8, 2, 2, 11264, 704, 86016", "0, 0, 0",
-         "using Prologue = NormPrologue; using Epilogue = GluEpilogue<1>; using SplitKInput = PlainInput;");
-const std::string kResidualGlu =
-    dense("1024, 2, 1, 1, 1, 0, 8, 1, 1, 4096, 512, 86016", "NormResidualPrologue", "GluEpilogue<0>");
-const std::string kRoutedExperts = gemv(
-    "2880, 2, 1, 1, 1, 90, 8, 1, 3, 3840, 2304, 86016", "1, 0, 1",
-    "using Prologue = NormPrologue; using Epilogue = GluEpilogue<3>; using Experts = StoringTopKRouter<32, 4, 2, 12>;");
-const std::string kSelectedExperts =
-    gemv("2880, 1, 1, 0, 1, 90, 8, 1, 3, 3840, 1152, 86016", "0, 0, 0",
-         "using Prologue = PlainPrologue; using Epilogue = PlainEpilogue; using Experts = SelectedExperts<4>;");
-const std::string kRoutedDown =
-    gemv("512, 9, 9, 0, 1, 0, 8, 2, 1, 5760, 288, 86016", "0, 1, 0",
-         "using Rows = PlainInput; using Experts = TopKRouter<256, 8, 1, 8>; using SharedDown = GatedSharedDown<8>;");
-const std::string kQuantizedDown =
-    gemv("512, 8, 8, 0, 1, 0, 8, 2, 1, 5760, 256, 86016", "0, 0, 0",
-         "using Rows = QuantizedInput; using Experts = WeightedExperts<8>; using SharedDown = NoSharedDown;");
+constexpr simt::GemvShape kOddSegments = {12544, 1, 1, 1, 1, 1, 2, 0, 4, 2, 0, 2, 50176, 1568, 43008, 1, 4096, 2};
+const std::vector<Gemv> kGemvs = {
+    {"gemv",
+     "q4_k",
+     {4096, 1, 1, 1, 1, 0, 1, 0, 8, 2, 0, 2, 5120, 512, 86016, 1, 4096, 2},
+     {},
+     dense("GatedHeadsPrologue<128, 0>", "ResidualEpilogue")},
+    {"gemv",
+     "q4_k",
+     {4096, 1, 1, 1, 1, 0, 1, 0, 8, 2, 0, 2, 5120, 512, 86016, 1, 4096, 2},
+     {},
+     dense("QuantizedPrologue", "ResidualEpilogue")},
+    {"gemv",
+     "q4_k",
+     {1024, 1, 1, 2, 1, 1, 1, 0, 8, 1, 0, 1, 4096, 512, 86016, 1, 4096, 2},
+     {},
+     dense("NormResidualPrologue", "GluEpilogue<0>")},
+    {"gemv_experts",
+     "q4_k",
+     {2880, 1, 1, 2, 1, 1, 1, 90, 8, 1, 0, 3, 3840, 2304, 86016, 1, 4096, 2},
+     {1, 0, 1},
+     "using Prologue = NormPrologue; using Epilogue = GluEpilogue<3>; using Experts = StoringTopKRouter<32, 4, 2, "
+     "12>;"},
+    {"gemv_experts",
+     "q4_k",
+     {2880, 1, 1, 1, 1, 0, 1, 90, 8, 1, 0, 3, 3840, 1152, 86016, 1, 4096, 2},
+     {},
+     "using Prologue = PlainPrologue; using Epilogue = PlainEpilogue; using Experts = SelectedExperts<4>;"},
+    {"gemv_moe_down",
+     "q4_k",
+     {512, 1, 1, 9, 9, 0, 1, 0, 8, 2, 0, 1, 5760, 288, 86016, 1, 4096, 2},
+     {0, 1, 0},
+     "using Rows = PlainInput; using Experts = TopKRouter<256, 8, 1, 8>; using SharedDown = GatedSharedDown<8>;"},
+    {"gemv_moe_down",
+     "q4_k",
+     {512, 1, 1, 8, 8, 0, 1, 0, 8, 2, 0, 1, 5760, 256, 86016, 1, 4096, 2},
+     {},
+     "using Rows = QuantizedInput; using Experts = WeightedExperts<8>; using SharedDown = NoSharedDown;"},
+    {"gemv", "f32+q4_k+q6_k", kNormShape, {}, kNorm},
+    // A GLU with a router that has an input of its own.
+    {"gemv",
+     "f32+q4_k",
+     {2816, 1, 1, 2, 1, 1, 2, 0, 8, 2, 0, 2, 11264, 704, 86016, 1, 4096, 2},
+     {},
+     "using Prologue = NormPrologue; using Epilogue = GluEpilogue<1>; using SplitKInput = PlainInput;"},
+    {"gemv", "f16", kOddSegments, {}, kNorm},
+    {"gemv", "f32+q8_0", kOddSegments, {}, kNorm},
+    {"gemv", "q4_k", kOddSegments, {}, kNorm},
+};
+// As GemvSchedule adapts it: GeForce Blackwell shares less shared memory between the blocks of two launches.
+KernelProgram program_of(Gemv gemv, const std::string& architecture) {
+  constexpr int kGeForceWarpPairs = 4;
+  gemv.shape.has_bulk_copies = has_bulk_copies(architecture) ? 1 : 0;
+  if (!has_bulk_copies(architecture)) gemv.shape.cluster_size = 1;
+  if (architecture == "sm_120") gemv.shape.n_warp_pairs = kGeForceWarpPairs;
+  return {gemv.file, gemv.formats,
+          simt::host::shape_definition("GemvShape", gemv.shape) +
+              simt::host::shape_definition("GemvPdl", gemv.pdl, "kPdl") + gemv.policies};
+}
 constexpr const char* kAttend = "inline constexpr AttentionDecodeShape kShape = {128, 128, 4, 4, 0, 0, -1, 1, 1, 1};";
 constexpr const char* kAttendWindow =
     "inline constexpr AttentionDecodeShape kShape = {256, 192, 8, 4, 1024, 1, 2, 1, 0, 2};";
@@ -61,14 +99,16 @@ constexpr const char* kUnitsWindow =
     "inline constexpr AttentionDecodeShape kShape = {256, 192, 8, 4, 1024, 1, 2, 0, 0, 0};";
 
 // Every tile width, for dense matrices and for experts.
-void append_gemm_small(const gpu::PanelFormat& format, std::vector<KernelProgram>& to) {
+void append_gemm_small(const gpu::PanelFormat& format, const std::string& architecture,
+                       std::vector<KernelProgram>& to) {
   for (const int n_columns : {8, 16, 32, 64}) {
     for (const bool has_experts : {false, true}) {
-      const simt::GemmSmallShape shape = simt::host::gemm_small_shape(n_columns, has_experts, format.segment_bytes());
+      const simt::GemmSmallShape shape =
+          simt::host::gemm_small_shape(n_columns, has_experts, format.segment_bytes(), has_bulk_copies(architecture));
       to.push_back({"gemm_small", std::string(format.name), simt::host::shape_definition("GemmSmallShape", shape)});
     }
   }
-  if (format.q8_block != simt::kSegmentElems) return;
+  if (format.q8_block != simt::kSegmentElems || !has_bulk_copies(architecture)) return;
   for (const int64_t n_row_tiles : {96, 2048}) {
     for (const int n_columns : {16, 32, 64, 128}) {
       const simt::GemmSmallWgmmaShape shape =
@@ -79,9 +119,9 @@ void append_gemm_small(const gpu::PanelFormat& format, std::vector<KernelProgram
   }
 }
 
-// Example shapes; those of real models are in tests/launched_programs_test.cc. The kernels of batch-1 decode run only
-// on GPUs with large shared memory, gemm_small on those with bulk copies.
-std::vector<KernelProgram> programs(bool every_format, bool has_decode_kernels, bool has_bulk_copies) {
+// Example shapes; those of real models are in tests/launched_programs_test.cc.
+std::vector<KernelProgram> programs(const std::string& architecture) {
+  const bool has_tensor_cores = architecture != "sm_75";
   std::vector<KernelProgram> all;
   for (const char* file : {"row_ops", "sample", "recurrent", "recurrent_chunks", "delta_layer", "peaks"}) {
     all.push_back({file, ""});
@@ -95,10 +135,10 @@ std::vector<KernelProgram> programs(bool every_format, bool has_decode_kernels, 
                                  kv_format == "f16" ? 1 : 0),
                      kv_format});
     }
-    all.push_back({"attention_decode", "", kAttend, kv_format});
+    if (has_tensor_cores) all.push_back({"attention_decode", "", kAttend, kv_format});
     all.push_back({"attention_units", "", kUnits, kv_format});
   }
-  all.push_back({"attention_decode", "", kAttendWindow, "q8_0"});
+  if (has_tensor_cores) all.push_back({"attention_decode", "", kAttendWindow, "q8_0"});
   all.push_back({"attention_units", "", kUnitsWindow, "q8_0"});
   for (const bool has_next : {false, true}) {
     all.push_back({"norm_residual", "",
@@ -110,25 +150,17 @@ std::vector<KernelProgram> programs(bool every_format, bool has_decode_kernels, 
   for (const simt::RouteShape& shape : {simt::RouteShape{256, 8, 1}, {1024, 32, 0}}) {
     all.push_back({"moe", "", simt::host::shape_definition("RouteShape", shape)});
   }
-  for (const std::string& shape : {kGatedHeads, kQuantized, kResidualGlu}) all.push_back({"gemv", "q4_k", shape});
-  for (const std::string& shape : {kRoutedExperts, kSelectedExperts}) all.push_back({"gemv_experts", "q4_k", shape});
-  for (const std::string& shape : {kRoutedDown, kQuantizedDown}) all.push_back({"gemv_moe_down", "q4_k", shape});
-  all.push_back({"gemv", "f32+q4_k+q6_k", kNorm});
-  all.push_back({"gemv", "f32+q4_k", kGluAndRouter});
-  for (const char* formats : {"f16", "f32+q8_0", "q4_k"}) all.push_back({"gemv", formats, kOddSegments});
+  for (const Gemv& gemv : kGemvs) all.push_back(program_of(gemv, architecture));
   for (const gpu::PanelFormat* const* format = gpu::kPanelFormats; *format; ++format) {
     const gpu::PanelFormat* f = *format;
-    if (!every_format && f->name != "q4_k" && f->name != "q8_0" && f->name != "f16") continue;
+    const bool is_wide = f->q8_block > 0 && f->group_bytes >= 32;
     all.push_back({"pack", std::string(f->name)});
     all.push_back({"linear", std::string(f->name)});
-    all.push_back({"gemv", std::string(f->name), f->q8_block > 0 && f->group_bytes >= 32 ? kNormWide : kNorm});
+    all.push_back(
+        program_of({"gemv", std::string(f->name), is_wide ? kNormWideShape : kNormShape, {}, kNorm}, architecture));
     all.push_back({f->q8_block > 0 ? "gemm" : "gemm_floats", std::string(f->name)});
     if (f->q8_block > 0) all.push_back({"gemm_wgmma", std::string(f->name)});
-    if (f->q8_block > 0 && has_bulk_copies) append_gemm_small(*f, all);
-  }
-  if (!has_decode_kernels) {
-    std::erase_if(all,
-                  [](const KernelProgram& p) { return p.file.starts_with("gemv") || p.file == "attention_decode"; });
+    if (f->q8_block > 0 && has_tensor_cores) append_gemm_small(*f, architecture, all);
   }
   return all;
 }
@@ -138,10 +170,7 @@ class KernelsTest : public testing::TestWithParam<const char*> {};
 TEST_P(KernelsTest, compile_without_register_spills) {
   if (!nvrtc_library()) GTEST_SKIP() << "NVRTC is not installed";
   const std::string architecture = GetParam();
-  const bool has_decode_kernels = architecture == "sm_90a";
-  const bool has_bulk_copies = has_decode_kernels || architecture == "sm_120";
-  for (const std::string& message :
-       compile_failures(programs(/*every_format=*/true, has_decode_kernels, has_bulk_copies), architecture)) {
+  for (const std::string& message : compile_failures(programs(architecture), architecture)) {
     ADD_FAILURE() << message;
   }
 }

@@ -24,7 +24,7 @@ class MoeKernels : public testing::Test {
   void SetUp() override {
     const Result<const DriverApi*> api = load_driver();
     if (!api.ok()) GTEST_SKIP() << "no GPU here: " << api.error().message;
-    auto opened = Device::open(*api.value(), 0, [this](const KernelProgram& program) -> Result<std::vector<char>> {
+    auto opened = Device::open(*api.value(), {}, [this](const KernelProgram& program) -> Result<std::vector<char>> {
       ZINC_TRY(nvrtc, Nvrtc::open());
       const DeviceLimits& limits = device_->limits();
       ZINC_TRY(compiled, nvrtc.compile(program.source(), simt::host::simt_sources(),

@@ -327,6 +327,7 @@ TEST_F(CudaPlanTest, experts_wait_for_a_residual_sum_written_by_the_routers_laun
 TEST(GemvShapeTest, stages_are_a_multiple_of_the_warp_pairs_if_the_pipeline_is_large_enough) {
   simt::GemvShape shape{};
   shape.n_columns = shape.cluster_size = 1;
+  shape.has_bulk_copies = 1;
   shape.n_warp_pairs = 6;
   shape.pipeline_bytes = 74496;
   EXPECT_EQ(simt::pipeline_stages(shape, 6720), 11);
@@ -388,6 +389,63 @@ TEST_F(CudaPlanTest, few_panels_use_clusters_and_a_router_does_not_use_all_block
       has_cluster = has_cluster || cluster > 1;
     }
     EXPECT_TRUE(has_cluster);
+    ASSERT_TRUE(plan->wait().ok());
+  }
+}
+
+TEST_F(CudaPlanTest, gpus_without_dependent_launch_run_the_decode_kernels_one_after_the_other) {
+  fake().major = 8;
+  fake().minor = 9;
+  fake().has_clusters = 0;
+  fake().shared_bytes = 99 << 10;
+  set_graph_of_two_layers();
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 1, .max_seqs = 1, .max_outputs = 1});
+  start(*plan, 0, 1);
+  int n_seen = 0;
+  for (const FakeLaunch& launch : *fake().last_replay) {
+    EXPECT_EQ(launch.attribute(kProgrammaticLaunch), 0u) << launch.kernel;
+    EXPECT_EQ(launch.attribute(kClusterDimension), 0u) << launch.kernel;
+    if (is_gemv(launch) || launch.kernel == "attention_decode") ++n_seen;
+  }
+  EXPECT_EQ(n_seen, 7) << "as on Hopper";
+  for (const simt::GemvShape& shape : gemv_shapes(*fake().last_replay)) EXPECT_EQ(shape.has_bulk_copies, 0);
+  ASSERT_TRUE(plan->wait().ok());
+}
+
+TEST_F(CudaPlanTest, a_gpu_used_as_an_older_one_has_only_its_features) {
+  const auto open = [](const char* text) {
+    return Device::open(FakeDriver::api(), parse_device(text).value(),
+                        [](const KernelProgram&) { return std::vector<char>(1); });
+  };
+  const DeviceLimits ada = open("0@8.9").value()->limits();
+  EXPECT_FALSE(ada.has_bulk_copies() || ada.has_wgmma() || ada.has_clusters || ada.has_dependent_launch());
+  EXPECT_TRUE(ada.has_tensor_cores());
+  EXPECT_EQ(ada.max_shared_bytes, 99 << 10);
+  EXPECT_EQ(ada.n_sms, fake().n_sms) << "the GPU's own";
+  const DeviceLimits blackwell = open("0@12.0").value()->limits();
+  EXPECT_TRUE(blackwell.has_bulk_copies() && blackwell.has_dependent_launch() && !blackwell.has_wgmma());
+  EXPECT_EQ(blackwell.max_shared_bytes, 99 << 10);
+  EXPECT_EQ(open("0@8.0").value()->limits().max_shared_bytes, 163 << 10);
+  EXPECT_EQ(open("0@7.5").value()->limits().max_shared_bytes, 64 << 10);
+  EXPECT_EQ(open("0").value()->limits().max_shared_bytes, fake().shared_bytes);
+}
+
+// A row of 16,384 floats takes all 64 KB of a Turing block.
+TEST_F(CudaPlanTest, a_token_of_a_model_whose_rows_do_not_fit_shared_memory_runs_like_a_small_batch) {
+  constexpr int kWide = 16384;
+  weights_set_.add("wide", {kWide, kDim}, *find_format("q8_0")).add("narrow", {kDim, kWide}, k_f16);
+  for (const int kilobytes : {64, 99}) {
+    fake().major = kilobytes == 64 ? 7 : 8;
+    fake().minor = kilobytes == 64 ? 5 : 6;
+    fake().has_clusters = 0;
+    fake().shared_bytes = kilobytes << 10;
+    GraphBuilder g("wide", weights_set_.source());
+    const Value x = g.embed(g.weight("embd", {kVocab, kDim}));
+    const Value wide = g.linear(x, g.weight("wide", {kWide, kDim}));
+    set_graph(g, g.linear(wide, g.weight("narrow", {kDim, kWide})), {});
+    const std::unique_ptr<Plan> plan = compile({.max_tokens = 1, .max_seqs = 1, .max_outputs = 1});
+    start(*plan, 0, 1);
+    EXPECT_EQ(std::ranges::any_of(*fake().last_replay, is_gemv), kilobytes == 99) << kilobytes;
     ASSERT_TRUE(plan->wait().ok());
   }
 }

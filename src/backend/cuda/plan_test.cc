@@ -127,7 +127,7 @@ TEST_F(CudaPlanTest, every_program_is_compiled_once) {
   std::mutex mutex;
   std::map<std::string, int> n_requests;
   std::unique_ptr<Device> first = std::move(device_);  // weights and cache are its
-  device_ = std::move(Device::open(FakeDriver::api(), 0, [&](const KernelProgram& program) {
+  device_ = std::move(Device::open(FakeDriver::api(), {}, [&](const KernelProgram& program) {
                         const std::lock_guard lock(mutex);
                         ++n_requests[program.source()];
                         return std::vector<char>(1);
@@ -169,7 +169,8 @@ class Gate {
 TEST_F(CudaPlanTest, a_step_runs_a_larger_class_until_its_own_is_prepared) {
   Gate gate;
   std::unique_ptr<Device> first = std::move(device_);  // weights and cache are its
-  device_ = std::move(Device::open(FakeDriver::api(), 0, [&](const KernelProgram&) { return gate.compile(); }).value());
+  device_ =
+      std::move(Device::open(FakeDriver::api(), {}, [&](const KernelProgram&) { return gate.compile(); }).value());
   // Closed when the second class is captured, which is the last one that compile() waits for.
   fake().on_capture = [&] { fake().on_capture = [&] { gate.set_open(false); }; };
   const Bucket bucket{.max_tokens = 64, .max_seqs = 2, .max_outputs = 64};
@@ -192,7 +193,7 @@ TEST_F(CudaPlanTest, a_step_runs_a_larger_class_until_its_own_is_prepared) {
 TEST_F(CudaPlanTest, steps_of_a_class_that_cannot_be_compiled_run_in_a_larger_one) {
   std::atomic<bool> fails = false;
   std::unique_ptr<Device> first = std::move(device_);  // weights and cache are its
-  device_ = std::move(Device::open(FakeDriver::api(), 0, [&](const KernelProgram&) -> Result<std::vector<char>> {
+  device_ = std::move(Device::open(FakeDriver::api(), {}, [&](const KernelProgram&) -> Result<std::vector<char>> {
                         if (fails) return fail(ErrorCode::unsupported, "no compiler");
                         return std::vector<char>(1);
                       }).value());
@@ -281,7 +282,7 @@ TEST_F(CudaPlanTest, attention_is_compiled_for_the_kv_cache_format) {
   for (const char* format : {"f16", "q8_0", "fp8"}) {
     std::mutex mutex;
     int n_programs = 0;
-    device_ = std::move(Device::open(FakeDriver::api(), 0, [&](const KernelProgram& program) {
+    device_ = std::move(Device::open(FakeDriver::api(), {}, [&](const KernelProgram& program) {
                           const std::lock_guard lock(mutex);
                           if (!program.file.starts_with("att")) return std::vector<char>(1);
                           EXPECT_EQ(program.kv_format, format) << program.file << " " << program.shape;
@@ -363,7 +364,7 @@ TEST(CudaDevice, a_gpu_older_than_turing_is_rejected_by_name) {
   fake() = FakeDriver();
   fake().major = 6;
   fake().minor = 1;
-  const auto device = Device::open(FakeDriver::api(), 0, [](const KernelProgram&) { return std::vector<char>(1); });
+  const auto device = Device::open(FakeDriver::api(), {}, [](const KernelProgram&) { return std::vector<char>(1); });
   ASSERT_FALSE(device.ok());
   EXPECT_NE(device.error().message.find("Fake GPU has compute capability 6.1"), std::string::npos)
       << device.error().message;

@@ -5,8 +5,15 @@
 
 namespace zinc::simt {
 
-// Grid: head tiles times KV splits; further blocks are idle.
-ZINC_KERNEL_2_PER_SM attention_decode(__grid_constant__ const AttentionDecodeParams params) {
+// Grid: head tiles times KV splits; further blocks are idle. With dependent launch (Hopper and newer) blocks of two
+// launches share an SM.
+#if __CUDA_ARCH__ >= 900
+constexpr int kMinBlocks = 2;
+#else
+constexpr int kMinBlocks = 1;
+#endif
+extern "C" __global__ void __launch_bounds__(kThreads, kMinBlocks)
+    attention_decode(__grid_constant__ const AttentionDecodeParams params) {
   extern __shared__ float4 shared[];
   launch_dependents();
   prefetch_params(params);

@@ -1,7 +1,7 @@
 // out[t, o] = sum_k x[t, k] * weight[o, k] with int8 MMA, for few columns (steps of 2 to 128 tokens, experts in steps
 // of up to 512), whose cost is reading the weights. A program of this file begins with one format/<f>.h; activations
 // are quantized by an earlier launch, in mma order. Persistent: a block has consecutive panels and reads their weights
-// once, by bulk copies, the first ones before it waits for its activations.
+// once, by bulk copies (cp.async on GPUs without them), the first ones before it waits for its activations.
 // A work tile is one K segment of a panel (32 interleaved rows) by kShape.n_columns columns (activation rows; in MoE,
 // token-expert pairs of one expert). A team of warps has its own stages of shared memory, multiplies its tiles one
 // after the other, with the activations in registers, and adds each to the panel's sums when the previous segment has
@@ -15,7 +15,7 @@ using F = WeightFormat;
 constexpr int kSegmentBytes = kPanelRows * (F::kHeaderBytes + kSegmentGroups * F::kGroupBytes);
 constexpr int kTeamWarps = kShape.n_team_warps, kTeams = team_count(kShape), kStages = kShape.n_stages;
 constexpr int kColumns = kShape.n_columns, kSlots = kShape.n_accumulators;
-constexpr bool kHasExperts = kShape.has_experts != 0;
+constexpr bool kHasExperts = kShape.has_experts != 0, kHasBulkCopies = kShape.has_bulk_copies != 0;
 constexpr int kRowTiles = kPanelRows / 16, kColumnTiles = kColumns / (8 * kTeamWarps);  // mma tiles of a warp
 constexpr GemmSmallSmem kSmem = gemm_small_smem(kShape, kSegmentBytes);
 static_assert(kShape.n_warps % kTeamWarps == 0 && kColumns % (8 * kTeamWarps) == 0);
@@ -29,7 +29,14 @@ struct Lane {
         warp(warp_id() % kTeamWarps),
         row(lane_id() / 4),
         column(warp * (8 * kColumnTiles)) {}
-  ZINC_DEVICE bool is_leader() const { return warp == 0 && lane_id() == 0; }  // issues the team's copies
+  ZINC_DEVICE bool is_leader() const { return warp == 0 && lane_id() == 0; }  // issues the team's bulk copies
+  ZINC_DEVICE void sync_team() const {
+    if constexpr (kTeamWarps > 1) {
+      named_barrier_sync<32 * kTeamWarps>(1 + team);
+    } else {
+      __syncwarp();
+    }
+  }
 };
 
 // ---- work ----
@@ -155,7 +162,8 @@ struct ColumnFragments : MmaColumns<F, kColumnTiles> {
 
 // ---- weights ----
 
-// A team's stages. Its leader copies the tiles; the next one to copy is in shared memory, to save registers.
+// A team's stages. Its leader copies the tiles; without bulk copies all its warps do, in a commit group per stage. The
+// next tile to copy is in shared memory, to save registers: one per warp, since each advances its own.
 struct WeightPipeline {
   u8* stages;
   Mbarrier* full;
@@ -165,26 +173,35 @@ struct WeightPipeline {
   ZINC_DEVICE WeightPipeline(u8* shared, TileCursor* next, const Lane& lane)
       : stages(shared + kSmem.stages + lane.team * kStages * kSegmentBytes),
         full(reinterpret_cast<Mbarrier*>(shared + kSmem.full) + lane.team * kStages),
-        next(next[lane.team]) {}
-  // Returns the number of copies.
+        next(next[warp_id()]) {}
+  // Returns the number of bulk copies that the thread has started.
   ZINC_DEVICE int start(const LinearParams& p, const Work& work, const Lane& lane, const TileCursor& first) {
-    next = first;
+    if (kHasBulkCopies && !lane.is_leader()) return 0;
+    if (kHasBulkCopies || lane_id() == 0) next = first;
+    if constexpr (!kHasBulkCopies) __syncwarp();
     int n = 0;
-    while (n < kStages && !next.is_done(work)) load(p, work, lane, n++);
-    return n;
+    for (; n < kStages && !next.is_done(work); ++n) {
+      load(p, work, lane, n);
+      if constexpr (!kHasBulkCopies) cp_async_commit();
+    }
+    if constexpr (kHasBulkCopies) return n;
+    for (; n < kStages; ++n) cp_async_commit();
+    return 0;
   }
-  ZINC_DEVICE const u8* wait() const {
-    mbarrier_wait(full + stage, round & 1);
+  ZINC_DEVICE const u8* wait(const Lane& lane) const {
+    if constexpr (kHasBulkCopies) {
+      mbarrier_wait(full + stage, round & 1);
+    } else {
+      cp_async_wait<kStages - 1>();
+      lane.sync_team();
+    }
     return stages + stage * kSegmentBytes;
   }
   // The stage is not read any more.
   ZINC_DEVICE void release(const LinearParams& p, const Work& work, const Lane& lane) {
-    if constexpr (kTeamWarps > 1) {
-      named_barrier_sync<32 * kTeamWarps>(1 + lane.team);
-    } else {
-      __syncwarp();
-    }
-    if (lane.is_leader() && !next.is_done(work)) load(p, work, lane, stage);
+    lane.sync_team();
+    if ((!kHasBulkCopies || lane.is_leader()) && !next.is_done(work)) load(p, work, lane, stage);
+    if constexpr (!kHasBulkCopies) cp_async_commit();  // also without a copy: wait() counts the groups
     if (++stage == kStages) {
       stage = 0;
       ++round;
@@ -198,9 +215,17 @@ struct WeightPipeline {
     const int s = next.k_segment(), n_groups = s + 1 < matrix.n_segments ? kSegmentGroups : matrix.n_last_groups;
     const u8* from = matrix.bytes + panel.expert(p) * matrix.matrix_bytes + panel.index * matrix.panel_bytes +
                      static_cast<long long>(s) * kSegmentBytes;
-    bulk_copy_expect_tx<kEvictFirst>(stages + to * kSegmentBytes, from,
-                                     kPanelRows * (F::kHeaderBytes + n_groups * F::kGroupBytes), full + to);
-    next.advance(work, matrix.n_segments, lane.team);
+    const int n_bytes = kPanelRows * (F::kHeaderBytes + n_groups * F::kGroupBytes);
+    if constexpr (kHasBulkCopies) {
+      bulk_copy_expect_tx<kEvictFirst>(stages + to * kSegmentBytes, from, n_bytes, full + to);
+      next.advance(work, matrix.n_segments, lane.team);
+    } else {
+      cp_async_weights<32 * kTeamWarps, kSegmentBytes>(stages + to * kSegmentBytes, from, n_bytes,
+                                                       32 * lane.warp + lane_id());
+      __syncwarp();  // all lanes have read the cursor
+      if (lane_id() == 0) next.advance(work, matrix.n_segments, lane.team);
+      __syncwarp();
+    }
   }
 };
 
@@ -266,7 +291,8 @@ ZINC_DEVICE void add_tile(const LinearParams& p, const Work& work, const Lane& l
 ZINC_DEVICE void init_barriers(u8* shared) {
   static_assert(kTeams * kStages <= 32 * kShape.n_warps && kSlots * kTeamWarps <= 32 * kShape.n_warps);
   const int thread = static_cast<int>(threadIdx.x);
-  if (thread < kTeams * kStages) mbarrier_init(reinterpret_cast<Mbarrier*>(shared + kSmem.full) + thread);
+  if (kHasBulkCopies && thread < kTeams * kStages)
+    mbarrier_init(reinterpret_cast<Mbarrier*>(shared + kSmem.full) + thread);
   if (thread < kSlots * kTeamWarps) reinterpret_cast<int*>(shared + kSmem.n_added)[thread] = 0;
   fence_mbarrier_init();
   __syncthreads();
@@ -277,7 +303,7 @@ ZINC_DEVICE void init_barriers(u8* shared) {
 extern "C" __global__ void __launch_bounds__(32 * kShape.n_warps, 1)
     gemm_small(__grid_constant__ const LinearParams p) {
   extern __shared__ float4 smem[];
-  __shared__ TileCursor next_copies[kTeams];
+  __shared__ TileCursor next_copies[kShape.n_warps];
   u8* shared = reinterpret_cast<u8*>(smem);
   launch_dependents();
   init_barriers(shared);
@@ -287,12 +313,13 @@ extern "C" __global__ void __launch_bounds__(32 * kShape.n_warps, 1)
   const int k_segments = p.parts[0].n_segments;
   TileCursor tile(work, k_segments, lane.team);
   WeightPipeline pipeline(shared, next_copies, lane);
-  const int n_copies = lane.is_leader() ? pipeline.start(p, work, lane, tile) : 0;
+  const int n_copies = pipeline.start(p, work, lane, tile);
   if (!kHasExperts) wait_dependency();
   if (tile.is_done(work)) return;
   const auto columns_of = [&](const TileCursor& of) { return Columns(p, Panel(p, work, of.first_panel).expert_tile); };
   if (columns_of(tile).count <= 0) {
     for (int i = 0; i < n_copies; ++i) mbarrier_wait(pipeline.full + i, 0);
+    if constexpr (!kHasBulkCopies) cp_async_wait<0>();
     return;
   }
   ColumnFragments x;
@@ -303,7 +330,7 @@ extern "C" __global__ void __launch_bounds__(32 * kShape.n_warps, 1)
     const bool is_whole = F::kQ8Block == kSegmentElems || s + 1 < k_segments;
     const int n_groups = is_whole ? kSegmentGroups : p.parts[0].n_last_groups;
     TileValues values;
-    const u8* segment = pipeline.wait();
+    const u8* segment = pipeline.wait(lane);
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) mma_segment<F>(segment, lane.row + 16 * r, x, n_groups, values[r]);
     pipeline.release(p, work, lane);

@@ -72,8 +72,7 @@ ZINC_DEVICE void run_split_k(const Params& p, const GemvProblem& problem, u8* sh
   const PanelRange range(problem.split, static_cast<int>(blockIdx.x) - problem.first_block);
   u8* stage = shared + kSmem.pipeline + warp_id() * PanelBytes<F>::kSegment;
   Mbarrier* full = reinterpret_cast<Mbarrier*>(shared) + warp_id();
-  constexpr int kSplitKWarps = split_k_warps(kShape);
-  int tile = warp_id() < kSplitKWarps ? range.begin + warp_id() : range.end;
+  int tile = warp_id() < kShape.n_split_k_warps ? range.begin + warp_id() : range.end;
   const auto find = [&](int& panel, int& s) -> const Part& {
     int i = problem.first_part, in_part = tile;
 #pragma unroll 1
@@ -83,14 +82,27 @@ ZINC_DEVICE void run_split_k(const Params& p, const GemvProblem& problem, u8* sh
     return p.parts[i];
   };
   const auto load = [&] {
-    if (tile >= range.end || lane_id() != 0) return;
+    if (tile >= range.end || (kHasBulkCopies && lane_id() != 0)) return;
     int panel, s;
     const Part& part = find(panel, s);
     TileSource source;
     source.find<F>(part.matrix.bytes, panel, s);
-    bulk_copy_expect_tx(stage, source.from, source.n_bytes, full);
+    if constexpr (kHasBulkCopies) {
+      bulk_copy_expect_tx(stage, source.from, source.n_bytes, full);
+    } else {
+      cp_async_weights<32, PanelBytes<F>::kSegment>(stage, source.from, source.n_bytes, lane_id());
+      cp_async_commit();
+    }
   };
-  if (lane_id() == 0) {
+  const auto wait = [&](int parity) {
+    if constexpr (kHasBulkCopies) {
+      mbarrier_wait(full, parity);
+    } else {
+      cp_async_wait<0>();
+      __syncwarp();
+    }
+  };
+  if (kHasBulkCopies && lane_id() == 0) {
     mbarrier_init(full);
     fence_mbarrier_init();
   }
@@ -102,7 +114,7 @@ ZINC_DEVICE void run_split_k(const Params& p, const GemvProblem& problem, u8* sh
   prepare_split_k(p.split_k_input, p, prologue, shared);
 #pragma unroll 1
   for (int parity = 0; tile < range.end; parity ^= 1) {
-    mbarrier_wait(full, parity);
+    wait(parity);
     int panel, s;
     const Part& part = find(panel, s);
     const int o = panel * kPanelRows + lane_id();
@@ -114,7 +126,7 @@ ZINC_DEVICE void run_split_k(const Params& p, const GemvProblem& problem, u8* sh
       if (o < part.n_out) part.out[(c * kInputSegments + s) * part.n_out + o] = values[c];
     }
     __syncwarp();
-    tile += kSplitKWarps;
+    tile += kShape.n_split_k_warps;
     load();
   }
 }
@@ -136,7 +148,7 @@ ZINC_DEVICE void run_problem(const Params& p, const GemvProblem& problem, u8* sh
   const int q8_block = q8_block_of(problem.format);
   init_barriers(shared, panels);
   finish_init();
-  start_pipeline(problem.format, panels, locate_first(problem.format, panels, tiles), shared);
+  start_pipeline(problem.format, panels, tiles, locate_first(problem.format, panels, tiles), shared);
   Prologue prologue;
   prologue.begin(p.input, shared);
   Output<Epilogue> output;
@@ -147,7 +159,7 @@ ZINC_DEVICE void run_problem(const Params& p, const GemvProblem& problem, u8* sh
 }
 
 // Grid: the blocks of all problems.
-extern "C" __global__ void __launch_bounds__(kGemvThreads, 2) gemv(__grid_constant__ const Params p) {
+extern "C" __global__ void __launch_bounds__(kGemvThreads, kBlocksPerSm) gemv(__grid_constant__ const Params p) {
   extern __shared__ float4 shared[];
   if constexpr (kPdl.triggers_late == 0) launch_dependents();
   prefetch_params(p);

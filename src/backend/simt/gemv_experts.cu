@@ -1,5 +1,6 @@
-// MoE gate and up (or one matrix) of a token's selected experts: the gemv of gemv.cu with the experts' outputs one after
-// the other. Each of a few tokens has its own blocks. A program begins with the format (Formats), kShape, kPdl, and its policies: Prologue, Epilogue and Experts.
+// MoE gate and up (or one matrix) of a token's selected experts: the gemv of gemv.cu with the experts' outputs one
+// after the other. Each of a few tokens has its own blocks. A program begins with the format (Formats), kShape, kPdl,
+// and its policies: Prologue, Epilogue and Experts.
 #include "backend/simt/gemv_epilogue.h"
 #include "backend/simt/gemv_pipeline.h"
 #include "backend/simt/gemv_routing.h"
@@ -62,7 +63,7 @@ ZINC_DEVICE void run_experts(const Params& p, u8* shared) {
   const TileSource source = locate_first(kFormat, panels, tiles);
   if constexpr (!kRoutesEarly) wait_inputs();
   Experts::select(p.experts, routed);
-  start_pipeline(kFormat, panels, source, shared);
+  start_pipeline(kFormat, panels, tiles, source, shared);
   if constexpr (!kReadsRowEarly) prologue.begin(p.input, shared);
   Output<Epilogue> output;
   output.find(panels, 0);
@@ -76,7 +77,8 @@ ZINC_DEVICE void run_experts(const Params& p, u8* shared) {
   run_mainloop(kFormat, q8_block, panels, tiles, shared, output);
 }
 
-extern "C" __global__ void __launch_bounds__(kGemvThreads, 2) gemv_experts(__grid_constant__ const Params p) {
+extern "C" __global__ void __launch_bounds__(kGemvThreads, kBlocksPerSm)
+    gemv_experts(__grid_constant__ const Params p) {
   extern __shared__ float4 shared[];
   if constexpr (kPdl.triggers_late == 0) launch_dependents();
   prefetch_params(p);

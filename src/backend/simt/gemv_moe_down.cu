@@ -146,7 +146,7 @@ ZINC_DEVICE void run_down(const Params& p, u8* shared) {
   const TileSource source = locate_first(kFormat, panels, tiles);
   if constexpr (!kRoutesEarly) wait_inputs();
   Experts::select(p.experts, routed);
-  start_pipeline(kFormat, panels, source, shared);
+  start_pipeline(kFormat, panels, tiles, source, shared);
   Output<CombineEpilogue> output;
   output.find(panels, 0);
   if constexpr (kRoutesEarly) wait_inputs();
@@ -154,7 +154,8 @@ ZINC_DEVICE void run_down(const Params& p, u8* shared) {
   run_mainloop(kFormat, q8_block, panels, tiles, shared, output);
 }
 
-extern "C" __global__ void __launch_bounds__(kGemvThreads, 2) gemv_moe_down(__grid_constant__ const Params p) {
+extern "C" __global__ void __launch_bounds__(kGemvThreads, kBlocksPerSm)
+    gemv_moe_down(__grid_constant__ const Params p) {
   extern __shared__ float4 shared[];
   if constexpr (kPdl.triggers_late == 0) launch_dependents();
   prefetch_params(p);

@@ -1,9 +1,9 @@
 // Mainloop of the gemv kernels. A work tile is one K segment of a panel (32 interleaved rows). Tiles pass through a
 // pipeline of stages in shared memory, filled by bulk copies; the first copies start before the block waits for its
 // activations. Warp pairs process the tiles round-robin, 16 rows per warp (gemv_dot.h); the last reader of a stage
-// refills it. The blocks of a cluster split the tiles of their panels (split-K), and each reduces its share of the
-// rows. A kernel's Panels says where tiles come from: locate<F>(cursor, source) and bytes(source). REQUIRES: kShape,
-// kPdl.
+// refills it. Without bulk copies (before Hopper) each warp pair fills its own stages with cp.async. The blocks of a
+// cluster split the tiles of their panels (split-K), and each reduces its share of the rows. A kernel's Panels says
+// where tiles come from: locate<F>(cursor, source) and bytes(source). REQUIRES: kShape, kPdl.
 #pragma once
 
 #include "backend/simt/gemv_prologue.h"
@@ -79,9 +79,13 @@ ZINC_DEVICE void run_prologue(int q8_block, const Prologue& prologue, const Inpu
 
 // ---- weights ----
 
+constexpr int kPairThreads = 64;
+ZINC_DEVICE void sync_warp_pair() { named_barrier_sync<kPairThreads>(2 + warp_id() / 2); }
+
 template <class F>
 struct WeightPipeline {
   static constexpr int kStageBytes = PanelBytes<F>::kSegment, kStages = pipeline_stages(kShape, kStageBytes);
+  static constexpr int kPairStages = kStages / kShape.n_warp_pairs;  // without bulk copies
   static constexpr bool kIsReused =
       kShape.max_panels * max_block_tiles(kShape) > kStages;  // else every tile has its own stage
   u8* bytes;
@@ -99,18 +103,56 @@ struct WeightPipeline {
   // The parity of an mbarrier distinguishes only neighboring rounds: a warp pair other than the stage's previous
   // reader first waits for that reader.
   ZINC_DEVICE void wait(int stage, int round) const {
+    if constexpr (!kHasBulkCopies) {
+      cp_async_wait<kPairStages - 1>();
+      return sync_warp_pair();
+    }
     if (kStages % kShape.n_warp_pairs != 0 && round > 0) wait_arrivals(n_readers_done + stage, 2 * round);
     mbarrier_wait(full + stage, round & 1);
   }
-  // Called by one thread of a warp that has read the stage's tile.
+  // Called by a warp that has read the stage's tile, at `cursor`.
   template <class Panels>
-  ZINC_DEVICE void refill(int stage, const Panels& panels, const BlockTiles& tiles, TileCursor cursor) const {
-    if (!arrive_is_last(n_readers_done + stage)) return;
-    cursor.advance(tiles, kStages);
+  ZINC_DEVICE void release(int stage, const Panels& panels, const BlockTiles& tiles, TileCursor cursor) const {
+    if constexpr (!kHasBulkCopies) {
+      if constexpr (kIsReused) {
+        sync_warp_pair();
+        cursor.advance(tiles, kStages);
+        load_by_pair(stage, panels, cursor);
+      }
+      cp_async_commit();  // also without a copy: wait() counts the groups
+    } else if constexpr (kIsReused) {
+      __syncwarp();
+      if (lane_id() != 0 || !arrive_is_last(n_readers_done + stage)) return;
+      cursor.advance(tiles, kStages);
+      if (cursor.panel >= panels.count()) return;
+      TileSource source;
+      panels.template locate<F>(cursor, source);
+      load(stage, panels, source);
+    }
+  }
+
+  // ---- without bulk copies ----
+
+  // The first tiles of the warp pair, a commit group for each of its stages.
+  template <class Panels>
+  ZINC_DEVICE void start_pair(const Panels& panels, const BlockTiles& tiles) const {
+    TileCursor cursor(tiles, warp_id() / 2);
+#pragma unroll 1
+    for (int stage = warp_id() / 2; stage < kStages; stage += kShape.n_warp_pairs) {
+      load_by_pair(stage, panels, cursor);
+      cp_async_commit();
+      cursor.advance(tiles, kShape.n_warp_pairs);
+    }
+  }
+
+ private:
+  template <class Panels>
+  ZINC_DEVICE void load_by_pair(int stage, const Panels& panels, const TileCursor& cursor) const {
     if (cursor.panel >= panels.count()) return;
     TileSource source;
     panels.template locate<F>(cursor, source);
-    load(stage, panels, source);
+    cp_async_weights<kPairThreads, kStageBytes>(bytes + stage * kStageBytes, panels.bytes(source), source.n_bytes,
+                                                static_cast<int>(threadIdx.x) % kPairThreads);
   }
 };
 
@@ -119,6 +161,7 @@ constexpr int kProducerWarp = kGemvWarps - 1;  // starts the pipeline
 // Before the wait. The cluster's blocks may store to each other only after finish_init().
 template <class Panels>
 ZINC_DEVICE void init_barriers(u8* shared, const Panels& panels) {
+  if constexpr (!kHasBulkCopies) return;
   Mbarrier *full = reinterpret_cast<Mbarrier*>(shared), *done = full + 2 * kMaxStages;  // done: tiles of all blocks
   if (warp_id() == kProducerWarp) {
     static_assert(kMaxStages == 32);
@@ -155,19 +198,24 @@ template <class Panels>
 struct LoadFirst {
   u8* shared;
   const Panels& panels;
+  const BlockTiles& tiles;
   const TileSource& source;
   template <class F>
   ZINC_DEVICE void run() const {
     if constexpr (F::kQ8Block > 0) {
-      if (source.n_bytes > 0) WeightPipeline<F>(shared).load(lane_id(), panels, source);
+      if constexpr (!kHasBulkCopies) {
+        WeightPipeline<F>(shared).start_pair(panels, tiles);
+      } else if (source.n_bytes > 0) {
+        WeightPipeline<F>(shared).load(lane_id(), panels, source);
+      }
     }
   }
 };
-// The first tiles, a lane per stage; located before the experts are known.
+// The first tiles, a lane per stage; located before the experts are known. Only for bulk copies.
 template <class Panels>
 ZINC_DEVICE TileSource locate_first(int format, const Panels& panels, const BlockTiles& tiles) {
   TileSource source{};
-  if (warp_id() == kProducerWarp) {
+  if (kHasBulkCopies && warp_id() == kProducerWarp) {
     with_format(format, Formats{}, LocateFirst<Panels>{panels, tiles, source});
     keep_in_register(source.from);
     keep_in_register(source.expert);
@@ -176,9 +224,10 @@ ZINC_DEVICE TileSource locate_first(int format, const Panels& panels, const Bloc
   return source;
 }
 template <class Panels>
-ZINC_DEVICE void start_pipeline(int format, const Panels& panels, const TileSource& source, u8* shared) {
-  if (warp_id() == kProducerWarp) {
-    with_format(format, Formats{}, LoadFirst<Panels>{shared, panels, source});
+ZINC_DEVICE void start_pipeline(int format, const Panels& panels, const BlockTiles& tiles, const TileSource& source,
+                                u8* shared) {
+  if (!kHasBulkCopies || warp_id() == kProducerWarp) {
+    with_format(format, Formats{}, LoadFirst<Panels>{shared, panels, tiles, source});
     __syncwarp();
   }
 }
@@ -232,16 +281,11 @@ struct RunTiles {
     for (; state.cursor.panel < end; state.cursor.advance(tiles, kShape.n_warp_pairs)) {
       pipeline.wait(state.stage, state.round);
       const u8* segment = pipeline.bytes + state.stage * WeightPipeline<F>::kStageBytes;
-      const auto refill = [&] {
-        if constexpr (WeightPipeline<F>::kIsReused) {
-          __syncwarp();
-          if (lane_id() == 0) pipeline.refill(state.stage, panels, tiles, state.cursor);
-        }
-      };
+      const auto release = [&] { pipeline.release(state.stage, panels, tiles, state.cursor); };
       if constexpr (!kUsesMma) {
-        dot_tile<F>(segment, reinterpret_cast<const Q8Segment*>(x), refill);
+        dot_tile<F>(segment, reinterpret_cast<const Q8Segment*>(x), release);
       } else {
-        multiply_tile<F>(segment, reinterpret_cast<const Q8ColumnSegment<kColumns>*>(x), refill);
+        multiply_tile<F>(segment, reinterpret_cast<const Q8ColumnSegment<kColumns>*>(x), release);
       }
       state.stage += kShape.n_warp_pairs;
       if (state.stage >= WeightPipeline<F>::kStages) {
@@ -250,12 +294,12 @@ struct RunTiles {
       }
     }
   }
-  // 16 rows of a tile by a warp. refill() is called when the segment has been read.
-  template <class F, class Refill>
-  ZINC_DEVICE void dot_tile(const u8* segment, const Q8Segment* x, const Refill& refill) const {
+  // 16 rows of a tile by a warp. release() is called when the segment has been read.
+  template <class F, class Release>
+  ZINC_DEVICE void dot_tile(const u8* segment, const Q8Segment* x, const Release& release) const {
     const int row = warp_id() % 2 * kHalfRows + lane_id() % kHalfRows, tile = state.cursor.tile;
     const HalfSegment<F> half(segment, row);
-    refill();
+    release();
     float values[kColumns];
     half.dot(x + input_segment(tile) * kColumns, groups_of(k_segment(tile)), values);
 #pragma unroll
@@ -263,13 +307,13 @@ struct RunTiles {
       if (lane_half() != 0) store_partial(partial_of_panel(), done, tile, row, c, values[c]);
     }
   }
-  template <class F, class Refill>
-  ZINC_DEVICE void multiply_tile(const u8* segment, const Q8ColumnSegment<kColumns>* x, const Refill& refill) const {
+  template <class F, class Release>
+  ZINC_DEVICE void multiply_tile(const u8* segment, const Q8ColumnSegment<kColumns>* x, const Release& release) const {
     const int row = warp_id() % 2 * kHalfRows + lane_id() / 4, tile = state.cursor.tile;
     const SharedColumns<F, kColumns> columns(x[input_segment(tile)]);
     float values[1][4];
     mma_segment<F>(segment, row, columns, groups_of(k_segment(tile)), values);
-    refill();
+    release();
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       const int column = lane_id() % 4 * 2 + e % 2;

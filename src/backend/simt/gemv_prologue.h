@@ -234,15 +234,16 @@ struct NormPrologue : RowLayout {
   ZINC_DEVICE void begin(const Input& p, u8* shared) {
     if constexpr (kWidth % 4 == 0) {
       float* norm = reinterpret_cast<float*>(shared + kSmem.norm_weight);
-#pragma unroll 1
+#pragma unroll(kHasBulkCopies ? 1 : 4)
       for (int i = static_cast<int>(threadIdx.x) * 4; i < kWidth; i += kGemvThreads * 4) {
-        if (p.norm_weight) {
+        if (kHasBulkCopies && p.norm_weight) {
           cp_async_16(norm + i, p.norm_weight + i);
-        } else {
-          *reinterpret_cast<float4*>(norm + i) = make_float4(1, 1, 1, 1);
+        } else {  // cp.async would be waited for together with the weights of the matrix
+          *reinterpret_cast<float4*>(norm + i) =
+              p.norm_weight ? __ldg(reinterpret_cast<const float4*>(p.norm_weight + i)) : make_float4(1, 1, 1, 1);
         }
       }
-      cp_async_commit();
+      if constexpr (kHasBulkCopies) cp_async_commit();
     }
   }
   template <int B, int n, class OverlappedWork>
@@ -291,7 +292,7 @@ struct NormPrologue : RowLayout {
   template <int B>
   static ZINC_DEVICE void norm_segments(const NormInput& p, const Vec8 (&x)[kSegmentsPerWarp], u8* shared, u8* to,
                                         int begin, int end) {
-    cp_async_wait<0>();
+    if constexpr (kHasBulkCopies) cp_async_wait<0>();
     const float* sums = sums_of_squares(shared);
     sum_rows(x, sums_of_squares(shared));
     const float factor = kColumns == 1 ? norm_factor(sums, 0, p.norm_eps) : 0;

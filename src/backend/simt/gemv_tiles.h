@@ -12,6 +12,9 @@ static_assert(kColumns == 1 || kTokens == 1);
 constexpr bool kUsesMma = kColumns > 2;  // else dp4a, column by column
 constexpr int kClusterSize = kShape.cluster_size, kBlockRows = kPanelRows / kClusterSize;
 constexpr int kGemvThreads = gemv_threads(kShape), kGemvWarps = 2 * kShape.n_warp_pairs;
+constexpr bool kHasBulkCopies = kShape.has_bulk_copies != 0;
+static_assert(kHasBulkCopies || kClusterSize == 1);
+constexpr int kBlocksPerSm = kHasBulkCopies ? 2 : 1;  // of two launches, if there is dependent launch
 constexpr bool kIsGlu = tiles_per_input_segment(kShape) > 1;
 constexpr GemvSmem kSmem = gemv_smem(kShape);
 

@@ -222,6 +222,41 @@ ZINC_DEVICE void cp_async_16_zfill(void* to, const void* from, bool is_valid) {
   for (int i = 0; i < 4; ++i) static_cast<u32*>(to)[i] = is_valid ? static_cast<const u32*>(from)[i] : 0;
 #endif
 }
+// n_threads threads, of which this one is number `thread`, copy n_bytes of weights, which are read once. REQUIRES:
+// n_bytes is a multiple of 16 and at most max_bytes.
+template <int n_threads, int max_bytes>
+ZINC_DEVICE void cp_async_weights(u8* to, const u8* from, int n_bytes, int thread) {
+  constexpr int kStep = 16 * n_threads, kSteps = (max_bytes + kStep - 1) / kStep;
+  to += 16 * thread;
+  from += 16 * thread;
+  n_bytes -= 16 * thread;
+#if __CUDA_ARCH__ >= 800
+  constexpr unsigned long long kEvictFirstPolicy = 0x12F0000000000000ull;  // as createpolicy encodes it
+  const u32 address = shared_address(to);
+#pragma unroll(kSteps < 10 ? kSteps : 8)
+  for (int k = 0; k < kSteps; ++k) {
+    if (k * kStep < n_bytes) {
+      asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(address + k * kStep),
+                   "l"(from + k * kStep), "l"(kEvictFirstPolicy)
+                   : "memory");
+    }
+  }
+#else
+  constexpr int kInFlight = kSteps < 10 ? kSteps : 8;  // loads before the first store
+#pragma unroll 1
+  for (int first = 0; first < n_bytes; first += kInFlight * kStep) {
+    uint4 loaded[kInFlight];
+#pragma unroll
+    for (int k = 0; k < kInFlight; ++k) {
+      if (first + k * kStep < n_bytes) loaded[k] = __ldg(reinterpret_cast<const uint4*>(from + first + k * kStep));
+    }
+#pragma unroll
+    for (int k = 0; k < kInFlight; ++k) {
+      if (first + k * kStep < n_bytes) *reinterpret_cast<uint4*>(to + first + k * kStep) = loaded[k];
+    }
+  }
+#endif
+}
 ZINC_DEVICE void cp_async_commit() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;");

@@ -112,6 +112,11 @@ inline void cp_async_16_zfill(void* to, const void* from, bool is_valid) {
   alignas(16) static const u32 zeros[4] = {0, 0, 0, 0};
   cp_async<16>(to, is_valid ? from : zeros);
 }
+template <int n_threads, int max_bytes>
+void cp_async_weights(u8* to, const u8* from, int n_bytes, int thread) {
+  if (n_bytes % 16 != 0 || n_bytes > max_bytes || thread < 0 || thread >= n_threads) __trap();
+  for (int i = 16 * thread; i < n_bytes; i += 16 * n_threads) cp_async_16(to + i, from + i);
+}
 inline void cp_async_commit() { emulated_cp_async_commit(); }
 template <int n>
 void cp_async_wait() {

@@ -16,15 +16,16 @@ int64_t mma_floats(const simt::KvLayer& kv, int64_t n_queries, int64_t n_sets, i
   return n_queries * (ceil_div(kv.k_dim, 32) * 16 + 4) + n_sets * (kMmaRows * 36 + 2 * kMmaRows * n_warps);
 }
 
-int unit_smem_bytes(const simt::KvLayer& kv, int tile_heads) {
-  return simt::attention_decode_smem_bytes({.k_dim = kv.k_dim, .v_dim = kv.v_dim, .tile_heads = tile_heads});
+int unit_smem_bytes(const simt::KvLayer& kv, int tile_heads, bool prepares_heads = false) {
+  return simt::attention_decode_smem_bytes(
+      {.k_dim = kv.k_dim, .v_dim = kv.v_dim, .tile_heads = tile_heads, .prepares_heads = prepares_heads ? 1 : 0});
 }
 
 }  // namespace
 
 int mma_warps(const simt::KvLayer& kv, const gpu::KvFormat& format, const DeviceLimits& device) {
   const int n = format.name == "f32" || !device.has_tensor_cores() ? 0 : simt::warps_per_kv_tile(kv.k_dim, kv.v_dim);
-  if (n == 0 || unit_smem_bytes(kv, 1) > device.max_shared_bytes) return 0;
+  if (n == 0 || unit_smem_bytes(kv, 1, /*prepares_heads=*/true) > device.max_shared_bytes) return 0;
   const size_t prefill_bytes = prefill_smem_bytes(kv, {.n_warps = n, .n_sets = 1, .act = kNoAct, .has_q8 = 0});
   return prefill_bytes <= static_cast<size_t>(device.max_shared_bytes) ? n : 0;
 }
@@ -59,6 +60,17 @@ int unit_tile_heads(const simt::KvLayer& kv, int heads_per_kv_head, const Device
     }
   }
   return 1;
+}
+
+int decode_tile_heads(const simt::KvLayer& kv, int heads_per_kv_head, const DeviceLimits& device) {
+  constexpr int kMaxTileHeads = 6;  // one warp per head, and two for the new key and value
+  for (int n_tiles = 1;; ++n_tiles) {
+    const int tile_heads = static_cast<int>(ceil_div(heads_per_kv_head, n_tiles));
+    if (tile_heads == 1 || (tile_heads <= kMaxTileHeads &&
+                            unit_smem_bytes(kv, tile_heads, /*prepares_heads=*/true) <= device.max_shared_bytes)) {
+      return tile_heads;
+    }
+  }
 }
 
 bool has_whole_segments(const simt::KvLayer& kv, int heads_per_kv_head, const DeviceLimits& device) {

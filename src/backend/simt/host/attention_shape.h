@@ -18,6 +18,9 @@ size_t prefill_smem_bytes(const simt::KvLayer& kv, const simt::AttentionMmaShape
 // Heads per block of attention_units: those of a KV head, in as few tiles as leave space for two blocks per SM.
 // REQUIRES: mma_warps() > 0.
 int unit_tile_heads(const simt::KvLayer& kv, int heads_per_kv_head, const DeviceLimits& device);
+// Heads per block of attention_decode: those of a KV head, in as few tiles as fit shared memory. REQUIRES: mma_warps()
+// > 0.
+int decode_tile_heads(const simt::KvLayer& kv, int heads_per_kv_head, const DeviceLimits& device);
 // Whether blocks of attention_units and row sets of attention_prefill have whole segments of a row.
 bool has_whole_segments(const simt::KvLayer& kv, int heads_per_kv_head, const DeviceLimits& device);
 

@@ -18,13 +18,14 @@ static_assert(kTiles.front().n_columns == kMinGemmSmallColumns);
 constexpr int kMaxStages = 16;  // per team
 
 // As many teams as have a stage each: their number hides latencies better than more stages do.
-simt::GemmSmallShape shape_of(const Tile& tile, bool has_experts, int segment_bytes) {
+simt::GemmSmallShape shape_of(const Tile& tile, bool has_experts, int segment_bytes, bool has_bulk_copies) {
   simt::GemmSmallShape shape{.n_columns = tile.n_columns,
                              .has_experts = has_experts ? 1 : 0,
                              .n_warps = 16,
                              .n_team_warps = tile.n_team_warps,
                              .n_accumulators = tile.n_accumulators,
-                             .n_stages = 1};
+                             .n_stages = 1,
+                             .has_bulk_copies = has_bulk_copies ? 1 : 0};
   const auto fits = [&] { return simt::gemm_small_smem(shape, segment_bytes).n_bytes <= kGemmSmallSharedBytes; };
   while (!fits()) shape.n_warps -= tile.n_team_warps;
   while (fits() && shape.n_stages < kMaxStages) ++shape.n_stages;
@@ -34,9 +35,9 @@ simt::GemmSmallShape shape_of(const Tile& tile, bool has_experts, int segment_by
 
 }  // namespace
 
-simt::GemmSmallShape gemm_small_shape(int n_columns, bool has_experts, int segment_bytes) {
+simt::GemmSmallShape gemm_small_shape(int n_columns, bool has_experts, int segment_bytes, bool has_bulk_copies) {
   const auto found = std::ranges::find_if(kTiles, [&](const Tile& tile) { return tile.n_columns >= n_columns; });
-  return shape_of(found == kTiles.end() ? kTiles.back() : *found, has_experts, segment_bytes);
+  return shape_of(found == kTiles.end() ? kTiles.back() : *found, has_experts, segment_bytes, has_bulk_copies);
 }
 
 // Tiles as wide as the step, but narrower if more than half of the SMs would have none.

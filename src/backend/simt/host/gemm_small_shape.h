@@ -14,7 +14,7 @@ inline constexpr int kMinGemmSmallColumns = 8;
 inline constexpr int kGemmSmallSharedBytes = 98 << 10, kGemmSmallWgmmaSharedBytes = 226 << 10;
 
 // The geometry for a format with K segments of this size: the narrowest tile that has n_columns columns, or the widest.
-simt::GemmSmallShape gemm_small_shape(int n_columns, bool has_experts, int segment_bytes);
+simt::GemmSmallShape gemm_small_shape(int n_columns, bool has_experts, int segment_bytes, bool has_bulk_copies);
 // n_row_tiles: 64 weight rows each.
 simt::GemmSmallWgmmaShape gemm_small_wgmma_shape(int64_t n_row_tiles, int n_columns, int n_sms, int segment_bytes);
 

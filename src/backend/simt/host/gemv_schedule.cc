@@ -9,7 +9,9 @@ namespace zinc::simt::host {
 
 using gpu::PanelFormat;
 
-GemvSchedule::GemvSchedule(const GemvWork& work, int n_sms, int max_cluster_size) : work_(work) {
+GemvSchedule::GemvSchedule(const GemvWork& work, const DeviceLimits& device) : work_(work) {
+  constexpr int kMaxClusterSize = 2;  // clusters of four cannot cover all SMs
+  constexpr int kLargeBlockBytes = 96 << 10;
   shape_.n_in = work.n_in;
   shape_.n_columns = work.n_columns;
   shape_.n_tokens = work.n_tokens;
@@ -18,13 +20,17 @@ GemvSchedule::GemvSchedule(const GemvWork& work, int n_sms, int max_cluster_size
   shape_.is_normed = work.n_normed_rows > 0 ? 1 : 0;
   shape_.n_parts = static_cast<int>(work.parts.size());
   shape_.expert_panels = work.n_selected > 0 ? panels_of(work.parts[0]) : 0;
+  shape_.has_bulk_copies = device.has_bulk_copies() ? 1 : 0;
+  const bool has_large_blocks = decode_block_bytes(device) >= kLargeBlockBytes;
+  shape_.batch_floats = has_large_blocks ? 4096 : 2048;
+  shape_.n_split_k_warps = has_large_blocks && work.n_columns <= 4 ? 2 : 1;
   build_problems();
-  choose_warp_pairs();
-  choose_cluster_size(n_sms / work.n_tokens, max_cluster_size);
-  size_shared_memory();
+  choose_warp_pairs(decode_block_bytes(device));
+  choose_cluster_size(device.n_sms / work.n_tokens, device.has_clusters ? kMaxClusterSize : 1);
+  size_shared_memory(decode_block_bytes(device));
   if (work.n_tokens == 1) return;
   shape_.blocks_per_token = static_cast<int>(n_blocks_);
-  n_blocks_ = std::max<int64_t>(n_sms, work.n_tokens * n_blocks_);  // blocks without work keep block placement
+  n_blocks_ = std::max<int64_t>(device.n_sms, work.n_tokens * n_blocks_);  // blocks without work keep block placement
 }
 
 std::vector<const PanelFormat*> GemvSchedule::formats() const {
@@ -70,9 +76,9 @@ void GemvSchedule::build_problems() {
 }
 
 // The most warp pairs that can each have two segments in flight, of the format with the largest segments.
-void GemvSchedule::choose_warp_pairs() {
+void GemvSchedule::choose_warp_pairs(int block_bytes) {
   constexpr int kMinWarpPairs = 4;
-  shape_.pipeline_bytes = 84 << 10;
+  shape_.pipeline_bytes = block_bytes / 4 * 3;
   int max_segment_bytes = 1;
   for (const GemvWork::Part& part : work_.parts) {
     if (!part.is_split_k && part.format->q8_block > 0)
@@ -107,7 +113,7 @@ int64_t GemvSchedule::assign_blocks(int n_sms, int cluster_size) {
                                            : std::max<int64_t>(1, n_free / (2 * std::max<int64_t>(1, n_split_k)));
   for (size_t i = 0; i < problems_.size(); ++i) {
     assign(i, problems_[i].is_split_k
-                  ? std::min(ceil_div(n_panels_[i], simt::split_k_warps(shape_) * cluster_size), max_split_k_clusters)
+                  ? std::min(ceil_div(n_panels_[i], shape_.n_split_k_warps * cluster_size), max_split_k_clusters)
                   : 1);
   }
   while (n_free > 0) assign(static_cast<size_t>(std::ranges::max_element(loads) - loads.begin()), 1);
@@ -156,9 +162,8 @@ void GemvSchedule::choose_cluster_size(int n_sms, int max_cluster_size) {
   assign_blocks(n_sms, shape_.cluster_size);
 }
 
-void GemvSchedule::size_shared_memory() {
-  // Blocks of two launches share an SM, one with a little over half of its shared memory (place_shared_memory).
-  const int half_sm_bytes = (112 << 10) - 512 - 8 * work_.n_routed_experts;
+void GemvSchedule::size_shared_memory(int block_bytes) {
+  const int dynamic_bytes = block_bytes - 512 - 8 * work_.n_routed_experts;
   shape_.max_panels = max_panels();
   for (const simt::GemvProblem& problem : problems_) {
     const int n_inputs = problem.is_split_k ? simt::segment_count(shape_.n_in) : simt::max_block_segments(shape_);
@@ -168,7 +173,7 @@ void GemvSchedule::size_shared_memory() {
   const int n_panels = simt::panels_per_batch(shape_), n_buffers = n_panels < shape_.max_panels ? 2 : 1;
   shape_.partial_floats = n_buffers * n_panels * simt::panel_floats(shape_);
   shape_.pipeline_bytes = std::max(shape_.pipeline_bytes / 2,
-                                   std::min(shape_.pipeline_bytes, half_sm_bytes - simt::gemv_smem(shape_).pipeline));
+                                   std::min(shape_.pipeline_bytes, dynamic_bytes - simt::gemv_smem(shape_).pipeline));
 }
 
 size_t GemvSchedule::shared_bytes() const {
@@ -176,7 +181,7 @@ size_t GemvSchedule::shared_bytes() const {
   for (const GemvWork::Part& part : work_.parts) {
     const int bytes = part.format->segment_bytes();
     if (part.is_split_k) {
-      pipeline_bytes = std::max(pipeline_bytes, simt::split_k_warps(shape_) * bytes);
+      pipeline_bytes = std::max(pipeline_bytes, shape_.n_split_k_warps * bytes);
     } else if (part.format->q8_block > 0) {
       pipeline_bytes = std::max(pipeline_bytes, simt::pipeline_stages(shape_, bytes) * bytes);
     }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/gpu/panel_format.h"
+#include "backend/simt/host/kernel_call.h"
 #include "backend/simt/params.h"
 
 namespace zinc::simt::host {
@@ -27,7 +28,7 @@ struct GemvWork {
 
 class GemvSchedule {
  public:
-  GemvSchedule(const GemvWork& work, int n_sms, int max_cluster_size);
+  GemvSchedule(const GemvWork& work, const DeviceLimits& device);
 
   const simt::GemvShape& shape() const { return shape_; }
   int64_t n_blocks() const { return n_blocks_; }
@@ -39,13 +40,13 @@ class GemvSchedule {
 
  private:
   void build_problems();
-  void choose_warp_pairs();
+  void choose_warp_pairs(int block_bytes);
   void choose_cluster_size(int n_sms, int max_cluster_size);
   bool is_one_batch(int cluster_size) const;
   int max_panels() const;  // of one cluster
   // Returns the bytes read by the busiest block.
   int64_t assign_blocks(int n_sms, int cluster_size);
-  void size_shared_memory();
+  void size_shared_memory(int block_bytes);
   std::vector<const gpu::PanelFormat*> formats() const;  // without duplicates, sorted by name
   const gpu::PanelFormat& format_of(const simt::GemvProblem& problem) const {
     return *work_.parts[order_[static_cast<size_t>(problem.first_part)]].format;

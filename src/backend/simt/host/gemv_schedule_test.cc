@@ -12,8 +12,11 @@
 namespace zinc::simt::host {
 namespace {
 
-constexpr int kSms = 132, kMaxCluster = 2;  // as on an H200
-constexpr int kKiB = 1024;
+constexpr int kSms = 132, kKiB = 1024;
+const DeviceLimits kH200 = {
+    .name = "H200", .major = 9, .minor = 0, .n_sms = kSms, .max_shared_bytes = 227 * kKiB, .has_clusters = true};
+const DeviceLimits kRtx4090 = {.name = "RTX 4090", .major = 8, .minor = 9, .n_sms = 128, .max_shared_bytes = 99 * kKiB};
+const DeviceLimits kTuring = {.name = "T4", .major = 7, .minor = 5, .n_sms = 40, .max_shared_bytes = 64 * kKiB};
 
 GemvWork::Part part(std::string_view format, int n_out, bool is_split_k = false) {
   return {gpu::find_panel_format(format), n_out, is_split_k};
@@ -26,8 +29,10 @@ GemvWork work(int n_in, std::vector<GemvWork::Part> parts) {
   return work;
 }
 
-GemvSchedule schedule(const GemvWork& work, int max_cluster_size = kMaxCluster) {
-  return GemvSchedule(work, kSms, max_cluster_size);
+GemvSchedule schedule(const GemvWork& work, bool has_clusters = true) {
+  DeviceLimits device = kH200;
+  device.has_clusters = has_clusters;
+  return GemvSchedule(work, device);
 }
 
 int64_t n_blocks_of(const GemvSchedule& schedule, size_t problem) {
@@ -82,7 +87,7 @@ TEST(GemvSchedule, parts_of_one_format_are_one_problem) {
 }
 
 TEST(GemvSchedule, blocks_are_shared_out_by_the_bytes_that_they_read) {
-  const GemvSchedule s = schedule(work(4096, {part("q4_k", 32768), part("q8_0", 32768)}), /*max_cluster_size=*/1);
+  const GemvSchedule s = schedule(work(4096, {part("q4_k", 32768), part("q8_0", 32768)}), /*has_clusters=*/false);
   const auto bytes = [&](size_t i, std::string_view format) {
     return static_cast<double>(busiest_tiles(s, i) * gpu::find_panel_format(format)->segment_bytes());
   };
@@ -92,7 +97,7 @@ TEST(GemvSchedule, blocks_are_shared_out_by_the_bytes_that_they_read) {
 
 TEST(GemvSchedule, a_matrix_of_few_panels_is_split_along_k_over_the_blocks_of_a_cluster) {
   const GemvWork few = work(12288, {part("q4_k", 2048)});  // 64 panels of 48 segments
-  const GemvSchedule alone = schedule(few, /*max_cluster_size=*/1), clusters = schedule(few);
+  const GemvSchedule alone = schedule(few, /*has_clusters=*/false), clusters = schedule(few);
   EXPECT_EQ(busiest_tiles(alone, 0), 48) << "64 of 132 blocks have a panel";
   EXPECT_EQ(clusters.shape().cluster_size, 2);
   EXPECT_EQ(busiest_tiles(clusters, 0), 24) << "half a panel each, on 128 blocks";
@@ -109,7 +114,7 @@ TEST(GemvSchedule, a_cluster_reduces_all_its_panels_at_once) {
 
 TEST(GemvSchedule, a_cluster_that_reads_the_same_bytes_per_block_still_quantizes_less_of_the_row) {
   const GemvWork square = work(4096, {part("q4_k", 4096)});  // 128 panels of 16 segments
-  const GemvSchedule alone = schedule(square, /*max_cluster_size=*/1), clusters = schedule(square);
+  const GemvSchedule alone = schedule(square, /*has_clusters=*/false), clusters = schedule(square);
   EXPECT_EQ(clusters.shape().cluster_size, 2);
   EXPECT_EQ(busiest_tiles(clusters, 0), busiest_tiles(alone, 0));
   EXPECT_EQ(max_block_segments(alone.shape()), 16);
@@ -169,6 +174,30 @@ TEST(GemvSchedule, shared_memory_leaves_half_an_sm_to_the_next_launch) {
       EXPECT_GE(pipeline_stages(s.shape(), segment), s.shape().n_warp_pairs) << "each warp pair has a copy in flight";
     }
   }
+}
+
+// Without bulk copies a warp pair fills the stages that only it reads.
+TEST(GemvSchedule, warp_pairs_without_bulk_copies_have_equally_many_stages_of_their_own) {
+  for (const DeviceLimits& device : {kRtx4090, kTuring}) {
+    for (const char* format : {"q4_k", "q6_k", "q8_0", "mxfp4"}) {
+      for (const int n_in : {1024, 4096, 12288}) {
+        SCOPED_TRACE(fmt::format("{}, {}, {}", device.name, format, n_in));
+        const GemvWork w = work(n_in, {part(format, 4096)});
+        const GemvSchedule s(w, device);
+        EXPECT_EQ(s.shape().has_bulk_copies, 0);
+        EXPECT_EQ(s.shape().cluster_size, 1);
+        EXPECT_EQ(pipeline_stages(s.shape(), w.parts[0].format->segment_bytes()) % s.shape().n_warp_pairs, 0);
+        EXPECT_LE(s.shared_bytes(), static_cast<size_t>(device.max_shared_bytes));
+      }
+    }
+  }
+}
+
+TEST(GemvSchedule, without_dependent_launch_a_block_has_all_shared_memory) {
+  const GemvWork w = work(4096, {part("q4_k", 4096)});
+  const GemvSchedule s(w, kRtx4090);
+  EXPECT_EQ(s.shape().n_warp_pairs, 8);
+  EXPECT_EQ(pipeline_stages(s.shape(), w.parts[0].format->segment_bytes()), 16) << "two stages per warp pair";
 }
 
 }  // namespace

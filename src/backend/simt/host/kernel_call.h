@@ -1,6 +1,7 @@
 // The kernels of a step as plain data, made without a GPU: what a graph is lowered to.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstring>
@@ -50,6 +51,14 @@ struct DeviceLimits {
   bool has_tensor_cores() const { return major >= 8; }  // for gemm.cu's mma instructions
   bool has_wgmma() const { return major == 9; }
   bool has_bulk_copies() const { return major >= 9; }
+  bool has_dependent_launch() const { return major >= 9; }
 };
+// Shared memory of a decode launch's block, at most, so that blocks of two launches share an SM; all that a block may
+// have on a GPU without dependent launch.
+inline int decode_block_bytes(const DeviceLimits& device) {
+  constexpr int kReservedPerBlock = 1 << 10, kMaxBytes = 112 << 10;
+  const int half = (device.max_shared_bytes + kReservedPerBlock) / 2 - 2 * kReservedPerBlock;
+  return std::min(kMaxBytes, device.has_dependent_launch() ? half : device.max_shared_bytes);
+}
 
 }  // namespace zinc::simt::host

@@ -6,10 +6,6 @@ namespace zinc::simt::host {
 namespace {
 
 constexpr int64_t kMaxGridY = 65535;
-// Shared memory of a block. kThirdOfShared: two blocks fit on an SM, three do not. kOverHalfOfShared: a
-// second block of the same launch does not fit, but a block of the previous or next launch does.
-constexpr unsigned kThirdOfShared = 80 << 10, kOverHalfOfShared = (113 << 10) + 256;
-
 }  // namespace
 
 Status Lowering::add(const KernelProgram& program, const char* kernel, Launch launch, int64_t x, int64_t y, int64_t z,
@@ -28,19 +24,23 @@ Status Lowering::add(const KernelProgram& program, const char* kernel, Launch la
   return ok_status();
 }
 
-void place_shared_memory(std::span<KernelCall> calls, int n_sms) {
+// third: two blocks fit on an SM, three do not. over_half: a second block of the same launch does not fit, but a block
+// of the previous or next launch does.
+void place_shared_memory(std::span<KernelCall> calls, const DeviceLimits& device) {
+  const unsigned half = static_cast<unsigned>(decode_block_bytes(device)), over_half = half + (5 << 8),
+                 third = half / 7 * 5;
   bool previous_is_large = false;
   for (KernelCall& call : calls) {
-    const bool is_large = call.launch.grid[0] >= static_cast<unsigned>(n_sms) && !previous_is_large;
-    call.launch.shared_bytes = std::max(call.launch.shared_bytes, is_large ? kOverHalfOfShared : kThirdOfShared);
-    previous_is_large = call.launch.shared_bytes == kOverHalfOfShared;
+    const bool is_large = call.launch.grid[0] >= static_cast<unsigned>(device.n_sms) && !previous_is_large;
+    call.launch.shared_bytes = std::max(call.launch.shared_bytes, is_large ? over_half : third);
+    previous_is_large = call.launch.shared_bytes == over_half;
   }
 }
 
 Result<std::vector<KernelCall>> Lowering::run() {
   if (Status s = lower_rope_tables(); !s.ok()) return s.error();
   if (Status s = lower_calls(); !s.ok()) return s.error();
-  if (has_few_rows()) place_shared_memory(calls_, device_.n_sms);
+  if (has_few_rows() && device_.has_dependent_launch()) place_shared_memory(calls_, device_);
   return std::move(calls_);
 }
 

@@ -15,9 +15,9 @@
 
 namespace zinc::simt::host {
 
-// Batch-1 decode: chooses the shared memory of each call so that blocks of two consecutive launches fit on an SM, and
-// not two of the same launch.
-void place_shared_memory(std::span<KernelCall> calls, int n_sms);
+// Batch-1 decode with dependent launch: chooses the shared memory of each call so that blocks of two consecutive
+// launches fit on an SM, and not two of the same launch.
+void place_shared_memory(std::span<KernelCall> calls, const DeviceLimits& device);
 
 struct SimtKernels {  // for gpu::StepLowering
   using Workspace = host::Workspace;
@@ -157,9 +157,9 @@ class Lowering final : public gpu::StepLowering<Lowering, SimtKernels> {
     return runs_gemm_small_experts(n_pairs, n_experts) ? gemm_small_expert_columns(n_pairs, n_experts)
                                                        : gemm_tile_tokens();
   }
-  bool is_decode() const { return sizes_.max_tokens == 1 && has_decode_kernels(device_); }
+  bool is_decode() const { return sizes_.max_tokens == 1 && workspace_.has_decode_kernels(); }
   // Steps whose matmuls run as gemv.
-  bool has_few_rows() const { return sizes_.max_tokens <= simt::kMaxGemvTokens && has_decode_kernels(device_); }
+  bool has_few_rows() const { return workspace_.has_decode_kernels(); }
   // Grid size of a decode launch. With PDL each SM holds blocks of two launches: one works, one waits with its weights
   // prefetched. A launch that leaves an SM empty, or fills it alone, misplaces the blocks of the next launch; so blocks
   // without work are launched too.

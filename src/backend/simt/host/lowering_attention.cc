@@ -166,18 +166,16 @@ Status Lowering::lower(const gpu::AttentionDecodeCall& call) {
     return emit(kv_program("attention"), "attention_decode_f32", params, n_tiles, 1, n_splits,
                 attention_smem_bytes(kv, kHeads));
   }
-  constexpr int64_t kMaxTileHeads = 6;  // one warp per head, and two for the new key and value
-  const simt::AttentionDecodeShape shape{
-      .k_dim = kv.k_dim,
-      .v_dim = kv.v_dim,
-      .heads_per_kv_head = heads_per_kv_head,
-      .tile_heads = static_cast<int>(ceil_div(heads_per_kv_head, ceil_div(heads_per_kv_head, kMaxTileHeads))),
-      .window = params.attention.window,
-      .has_softcap = params.attention.softcap > 0 ? 1 : 0,
-      .act = params.attention.act,
-      .prepares_heads = 1,
-      .has_keys = params.parts[simt::kKey].x ? 1 : 0,
-      .rope_layout = rope_layout_of(params)};
+  const simt::AttentionDecodeShape shape{.k_dim = kv.k_dim,
+                                         .v_dim = kv.v_dim,
+                                         .heads_per_kv_head = heads_per_kv_head,
+                                         .tile_heads = decode_tile_heads(kv, heads_per_kv_head, device_),
+                                         .window = params.attention.window,
+                                         .has_softcap = params.attention.softcap > 0 ? 1 : 0,
+                                         .act = params.attention.act,
+                                         .prepares_heads = 1,
+                                         .has_keys = params.parts[simt::kKey].x ? 1 : 0,
+                                         .rope_layout = rope_layout_of(params)};
   const int64_t n_tiles = kv.kv_heads * ceil_div(heads_per_kv_head, shape.tile_heads);
   return emit(kv_program("attention_decode", shape_definition("AttentionDecodeShape", shape)), "attention_decode",
               params, one_per_sm(n_tiles), 1, 1, static_cast<size_t>(simt::attention_decode_smem_bytes(shape)));

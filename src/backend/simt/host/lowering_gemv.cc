@@ -71,10 +71,7 @@ bool Lowering::LateTrigger::writes_to(const float* row, int n) const {
   });
 }
 
-GemvSchedule Lowering::schedule(const GemvWork& work) const {
-  constexpr int kMaxClusterSize = 2;  // clusters of four cannot cover all SMs
-  return GemvSchedule(work, device_.n_sms, device_.has_clusters ? kMaxClusterSize : 1);
-}
+GemvSchedule Lowering::schedule(const GemvWork& work) const { return GemvSchedule(work, device_); }
 
 template <class Params>
 Status Lowering::emit_gemv(const GemvLaunch& gemv, const Params& params) {
@@ -83,7 +80,7 @@ Status Lowering::emit_gemv(const GemvLaunch& gemv, const Params& params) {
   launch.cluster = static_cast<unsigned>(gemv.schedule.shape().cluster_size);
   const Status added =
       add(gemv.program(), gemv.kernel, launch, gemv.schedule.n_blocks(), 1, 1, gemv.schedule.shared_bytes());
-  if (added.ok() && gemv.pdl.triggers_late != 0) late_trigger_ = gemv.late_trigger;
+  if (added.ok() && gemv.pdl.triggers_late != 0 && device_.has_dependent_launch()) late_trigger_ = gemv.late_trigger;
   return added;
 }
 

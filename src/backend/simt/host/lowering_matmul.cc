@@ -132,7 +132,7 @@ Status Lowering::lower_gemm_small(const gpu::MatmulCall& call, const simt::Linea
   const bool has_experts = call.has_experts();
   const int n_columns = has_experts ? expert_tile_tokens(n_rows, matrix.n_experts) : n_rows;
   const int segment_bytes = matrix.format->segment_bytes();
-  const simt::GemmSmallShape shape = gemm_small_shape(n_columns, has_experts, segment_bytes);
+  const simt::GemmSmallShape shape = gemm_small_shape(n_columns, has_experts, segment_bytes, device_.has_bulk_copies());
   Launch launch = Launch::of(params);
   launch.threads = static_cast<unsigned>(32 * shape.n_warps);
   return add({"gemm_small", std::string(matrix.format->name), shape_definition("GemmSmallShape", shape)}, "gemm_small",

@@ -4,6 +4,7 @@
 
 #include "backend/simt/host/attention_shape.h"
 #include "backend/simt/host/gemm_small_shape.h"
+#include "backend/simt/host/gemv_schedule.h"
 #include "base/ceil_div.h"
 
 namespace zinc::simt::host {
@@ -18,11 +19,43 @@ int64_t image_rows(const DeviceLimits& device, int max_tokens, const gpu::Quanti
   return has_image ? ceil_div(static_cast<int64_t>(n_rows), kMaxTileColumns) * kMaxTileColumns : 0;
 }
 
+// A matmul as a launch of the gemv kernels, as large as fusion may make it.
+GemvWork gemv_work(const Graph& graph, const gpu::GraphUses& uses, const gpu::Weights& weights, const Node& matmul) {
+  const gpu::DeviceMatrix& matrix = *weights.matrix(graph.info(matmul.in[1]).name);
+  const Node* producer = uses.producer(matmul.in[0]);
+  if (producer && producer->op == Op::rows) producer = uses.producer(producer->in[0]);
+  const bool is_normed = producer && producer->op == Op::norm;
+  const bool has_experts = matmul.op == Op::moe_linear;
+  const int n_used = has_experts ? static_cast<int>(graph.info(matmul.in[2]).shape.elems()) : 0;
+  const bool is_down = has_experts && graph.info(matmul.in[0]).shape.n_dims() > 1;
+  const bool is_router =
+      std::ranges::any_of(uses.readers(matmul.out[0]), [](const Node* reader) { return reader->op == Op::moe_route; });
+  const int n_matrices = is_down ? n_used + 1 : is_normed ? 2 : 1;  // with the shared expert; gate and up
+  return {.n_in = matrix.n_in,
+          .n_matrices = n_matrices,
+          .n_input_rows = is_down ? n_matrices : 1,
+          .n_normed_rows = is_normed ? 1 : 0,
+          .n_selected = is_down ? 0 : n_used,
+          .n_routed_experts = has_experts ? matrix.n_experts : 0,
+          .parts = {{matrix.format, matrix.n_out, is_router && matrix.format->q8_block == 0}}};
+}
+
+// Whether the matmuls of one row fit a block's shared memory. Long rows of floats, and long rows on Turing, do not.
+bool fits_gemv(const Graph& graph, const gpu::Weights& weights, const DeviceLimits& device) {
+  const gpu::GraphUses uses(graph, /*keeps_values=*/false);
+  return std::ranges::all_of(graph.nodes(), [&](const Node& n) {
+    if (n.op != Op::linear && n.op != Op::moe_linear) return true;
+    const GemvWork work = gemv_work(graph, uses, weights, n);
+    const size_t static_bytes = 512 + 8 * static_cast<size_t>(work.n_routed_experts);
+    return GemvSchedule(work, device).shared_bytes() + static_bytes <= static_cast<size_t>(device.max_shared_bytes);
+  });
+}
+
 // The gemms on tensor cores and of float weights have no gated epilogue: a launch of its own also quantizes the result,
 // which the next matmul would need another one for.
-bool has_gated_epilogue(const DeviceLimits& device, int max_tokens, const PanelFormat& format, bool has_experts,
-                        int64_t n_rows) {
-  if (format.q8_block == 0) return has_experts || (max_tokens == 1 && has_decode_kernels(device) && n_rows == 1);
+bool has_gated_epilogue(const DeviceLimits& device, int max_tokens, bool has_decode_kernels, const PanelFormat& format,
+                        bool has_experts, int64_t n_rows) {
+  if (format.q8_block == 0) return has_experts || (max_tokens == 1 && has_decode_kernels && n_rows == 1);
   if (runs_gemm_small(device, max_tokens)) return false;
   if (format.q8_block > 0 && has_experts && may_run_gemm_small_experts(device, max_tokens)) return false;
   if (n_rows <= gpu::kMaxSplitTokens) return true;
@@ -59,22 +92,22 @@ constexpr int kMaxGemvRowSegments = 192;
 // Norms of few rows in its prologue, which holds them in registers.
 constexpr int64_t kMaxNormedElems = 16384;
 
-gpu::KernelLimits kernel_limits(const DeviceLimits& device, int max_tokens) {
+gpu::KernelLimits kernel_limits(const DeviceLimits& device, int max_tokens, bool has_decode_kernels) {
   const bool quantizes_inline = !runs_gemm_small(device, max_tokens);
   return {.max_warp_head_dim = simt::kSegmentElems,  // one warp per head
           .has_gated_attention = true,
           .max_matmul_parts = simt::kMaxGemvParts,
           .max_launch_parts = simt::kMaxParts,
-          .has_decode_kernels = has_decode_kernels(device),
+          .has_decode_kernels = has_decode_kernels,
           .has_mixed_gemv = true,
-          .max_gemv_rows = simt::kMaxGemvTokens,
+          .max_gemv_rows = max_gemv_rows(device),
           .max_gemv_row_segments = kMaxGemvRowSegments,
           .max_normed_elems = kMaxNormedElems,
           .has_q8_norm_prologue = quantizes_inline,
           .gate_up_row_multiple = simt::kPanelRows,
           .has_gated_epilogue =
-              [device, max_tokens](const PanelFormat& format, bool has_experts, int64_t n_rows) {
-                return has_gated_epilogue(device, max_tokens, format, has_experts, n_rows);
+              [=](const PanelFormat& format, bool has_experts, int64_t n_rows) {
+                return has_gated_epilogue(device, max_tokens, has_decode_kernels, format, has_experts, n_rows);
               },
           .pairs_gated_acts = true,
           .max_inline_q8_rows = quantizes_inline ? gpu::kMaxSplitTokens : 0,
@@ -95,19 +128,14 @@ gpu::KernelFormats kernel_formats(std::string_view backend) {
   return {.backend = backend, .has_panels = has_format, .kv_formats = kKvFormats};
 }
 
-bool has_decode_kernels(const DeviceLimits& device) {
-  constexpr int kMinSharedBytes = 200 << 10;
-  return device.has_bulk_copies() && device.max_shared_bytes >= kMinSharedBytes;
-}
-
 bool runs_gemm_small(const DeviceLimits& device, int max_tokens) {
-  return device.has_bulk_copies() && device.max_shared_bytes >= kGemmSmallSharedBytes && max_tokens > 1 &&
+  return device.has_tensor_cores() && device.max_shared_bytes >= kGemmSmallSharedBytes && max_tokens > 1 &&
          max_tokens <= kMaxGemmSmallTokens;
 }
 
 bool may_run_gemm_small_experts(const DeviceLimits& device, int max_tokens) {
   constexpr int kMaxTokens = 512;
-  return device.has_bulk_copies() && device.max_shared_bytes >= kGemmSmallSharedBytes && max_tokens > 1 &&
+  return device.has_tensor_cores() && device.max_shared_bytes >= kGemmSmallSharedBytes && max_tokens > 1 &&
          max_tokens <= kMaxTokens;
 }
 
@@ -143,7 +171,8 @@ Result<std::unique_ptr<Workspace>> Workspace::allocate(const Graph& graph, const
                                                        const gpu::Cache& cache, gpu::Device& device,
                                                        const DeviceLimits& limits, const Bucket& bucket) {
   const bool is_small = runs_gemm_small(limits, bucket.max_tokens);
-  gpu::WorkspaceOptions options{.kernels = kernel_limits(limits, bucket.max_tokens),
+  const bool has_decode_kernels = bucket.max_tokens <= max_gemv_rows(limits) && fits_gemv(graph, weights, limits);
+  gpu::WorkspaceOptions options{.kernels = kernel_limits(limits, bucket.max_tokens, has_decode_kernels),
                                 .upload = {.attention_blocks = has_split_rows(bucket) ? split_kv_blocks(limits) : 0},
                                 .expert_tile_rows = is_small || may_run_gemm_small_experts(limits, bucket.max_tokens)
                                                         ? kMinGemmSmallColumns
@@ -157,6 +186,7 @@ Result<std::unique_ptr<Workspace>> Workspace::allocate(const Graph& graph, const
     return quantizes_attention(graph, cache, limits, bucket, attention);
   };
   std::unique_ptr<Workspace> workspace(new Workspace(graph, weights, cache, bucket, options));
+  workspace->has_decode_kernels_ = has_decode_kernels;
   workspace->is_in_mma_order_ = is_small;
   workspace->limits_ = limits;
   if (Status s = workspace->allocate_buffers(device); !s.ok()) return s.error();
@@ -203,7 +233,7 @@ Status Workspace::allocate_router(gpu::Device& device) {
     n_router_floats_ = std::max(n_router_floats_, n_experts * n_gates);
   }
   // Of each row in steps that run gemv kernels.
-  const size_t n_rows = bucket_.max_tokens <= simt::kMaxGemvTokens ? static_cast<size_t>(bucket_.max_tokens) : 1;
+  const size_t n_rows = bucket_.max_tokens <= max_gemv_rows(limits_) ? static_cast<size_t>(bucket_.max_tokens) : 1;
   n_router_floats_ *= n_rows;
   if (Status s = allocate_buffer(device, route_blocks_done_, n_gates > 0 ? sizeof(int) : 0, "experts"); !s.ok())
     return s;

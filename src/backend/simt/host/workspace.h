@@ -18,13 +18,15 @@ using gpu::PanelFormat;
 gpu::KernelFormats kernel_formats(std::string_view backend);
 simt::Matrix simt_matrix(const DeviceMatrix& matrix);
 simt::KvLayer simt_kv_layer(const gpu::KvLayer& layer);
-// The fused gemv kernel of batch-1 decode and its prologues need bulk copies and shared memory for the pipelines of two
-// blocks (data-center Hopper and Blackwell; other GPUs have half the shared memory).
-bool has_decode_kernels(const DeviceLimits& device);
 // Blocks of split-KV attention that fill the device: one per SM, and as many to balance them.
 inline int split_kv_blocks(const DeviceLimits& device) { return 2 * device.n_sms; }
 // Steps whose quantized matmuls all run gemm_small.cu: their activations are quantized before, in mma order.
 bool runs_gemm_small(const DeviceLimits& device, int max_tokens);
+// Rows of a step that the gemv kernels take: several only with large blocks and clusters that share their rows.
+inline int max_gemv_rows(const DeviceLimits& device) {
+  constexpr int kMinBlockBytes = 96 << 10;
+  return device.has_clusters && decode_block_bytes(device) >= kMinBlockBytes ? simt::kMaxGemvTokens : 1;
+}
 // Steps in which experts may run gemm_small.cu, if they have few pairs; the activations may then be in any order.
 bool may_run_gemm_small_experts(const DeviceLimits& device, int max_tokens);
 // Shared memory of gemm.cu.
@@ -46,6 +48,7 @@ class Workspace final : public gpu::Workspace {
   float* floats(Value v) const { return reinterpret_cast<float*>(address(v)); }
   int* ints(Value v) const { return reinterpret_cast<int*>(address(v)); }
   simt::Q8Activation quantized(const gpu::QuantizedActivation& activation) const;
+  bool has_decode_kernels() const { return has_decode_kernels_; }  // its steps run the gemv kernels
   const RopeTable& rope_table(const Node& rope) const { return rope_tables_[rope_index(rope)]; }
   const std::vector<RopeTable>& rope_tables() const { return rope_tables_; }
   const simt::Step& step() const { return step_; }
@@ -70,6 +73,7 @@ class Workspace final : public gpu::Workspace {
 
   DeviceLimits limits_;
   simt::Step step_{};
+  bool has_decode_kernels_ = false;
   bool is_in_mma_order_ = false;  // of quantized activations
   size_t n_router_floats_ = 0;
   std::vector<RopeTable> rope_tables_;  // as rope_frequencies()

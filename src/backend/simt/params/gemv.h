@@ -56,6 +56,9 @@ struct GemvShape {
   int max_panels;               // per cluster
   int x_bytes, partial_floats;  // shared memory of the input rows, and of partial sums
   int pipeline_bytes;           // shared memory of the weight pipeline, at most
+  int has_bulk_copies;          // else each warp pair fills its own stages with cp.async
+  int batch_floats;             // partial sums of panels that are reduced together, at most
+  int n_split_k_warps;          // of a split-K block, one segment each
 };
 ZINC_HOST_DEVICE int segment_count(int n_in) { return (n_in + kSegmentElems - 1) / kSegmentElems; }
 ZINC_HOST_DEVICE int last_segment_groups(int n_in) {
@@ -80,22 +83,21 @@ ZINC_HOST_DEVICE int gemv_threads(const GemvShape& s) { return 64 * s.n_warp_pai
 ZINC_HOST_DEVICE int panel_segment_bytes(int header_bytes, int group_bytes) {
   return kPanelRows * (header_bytes + kSegmentGroups * group_bytes);
 }
-// A multiple of the warp pairs if each gets at least two, else all that fit.
+// A multiple of the warp pairs if each gets at least two or has its own stages, else all that fit.
 ZINC_HOST_DEVICE int pipeline_stages(const GemvShape& s, int segment_bytes) {
   const int fit = s.pipeline_bytes / segment_bytes, n = fit < kMaxStages ? fit : kMaxStages;
-  return n < s.n_warp_pairs ? s.n_warp_pairs : n < 2 * s.n_warp_pairs ? n : n / s.n_warp_pairs * s.n_warp_pairs;
+  if (n < s.n_warp_pairs) return s.n_warp_pairs;
+  return s.has_bulk_copies != 0 && n < 2 * s.n_warp_pairs ? n : n / s.n_warp_pairs * s.n_warp_pairs;
 }
-// Warps of a split-K block, one segment each; with many columns there is no memory for a second.
-ZINC_HOST_DEVICE int split_k_warps(const GemvShape& s) { return s.n_columns > 4 ? 1 : 2; }
 // Partial sums of a panel in one block.
 ZINC_HOST_DEVICE int panel_floats(const GemvShape& s) {
   return tiles_per_panel(s) * s.n_columns * (kPanelRows / s.cluster_size);
 }
-// Panels reduced together: all of a block's if each output has a thread and the partial sums need at most max_floats
-// floats of shared memory; else as many as that allows, at least one.
+// Panels reduced together: all of a block's if each output has a thread and the partial sums fit; else as many as that
+// allows, at least one.
 ZINC_HOST_DEVICE int panels_per_batch(const GemvShape& s) {
   // Without a cluster the partial sums may be double-buffered; with one they do not overlay the norm weights.
-  const int max_floats = s.cluster_size > 1 && !(s.is_normed && s.n_in > 8192) ? 8192 : 4096;
+  const int max_floats = (s.cluster_size > 1 && !(s.is_normed && s.n_in > 8192) ? 2 : 1) * s.batch_floats;
   const int outputs = s.n_columns * (kPanelRows / s.cluster_size);  // of a panel, in one block
   const int by_threads = 64 * s.n_warp_pairs / outputs, by_floats = max_floats / panel_floats(s);
   const int limit = by_threads < by_floats ? by_threads : by_floats;

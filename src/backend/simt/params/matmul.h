@@ -104,10 +104,11 @@ ZINC_HOST_DEVICE int wgmma_shared_bytes(const WgmmaLayout& w) {
 struct GemmSmallShape {
   int n_columns;
   int has_experts;
-  int n_warps;         // per block
-  int n_team_warps;    // per team: each has some of the columns
-  int n_accumulators;  // panels that a block works on at a time
-  int n_stages;        // per team
+  int n_warps;          // per block
+  int n_team_warps;     // per team: each has some of the columns
+  int n_accumulators;   // panels that a block works on at a time
+  int n_stages;         // per team
+  int has_bulk_copies;  // else the warps of a team fill its stages with cp.async
 };
 ZINC_HOST_DEVICE int team_count(const GemmSmallShape& s) { return s.n_warps / s.n_team_warps; }
 // Byte offsets in shared memory: an mbarrier per stage; per accumulator and warp the number of segments added; the
