@@ -22,6 +22,15 @@ double magnitude_of_dot(std::span<const double> a, std::span<const double> b) {
   return sum;
 }
 
+// Scale of the error of a dot product with activations quantized to 8 bits. Each is rounded by up to 1/254 of the
+// largest of its block, uniformly and independently: the standard deviation of the sum is |w| * max / 254 / sqrt(3).
+// Six times that is much less than the terms' magnitude in long rows: a single wrong segment of 256 inputs is detected.
+double magnitude_of_quantized_dot(std::span<const double> x, std::span<const double> w) {
+  double largest = 0;
+  for (const double e : x) largest = std::max(largest, std::abs(e));
+  return std::min(magnitude_of_dot(x, w), 6 / std::sqrt(3.0) * largest * std::sqrt(dot(w, w)));
+}
+
 // Row o of [.., n_in] values.
 std::span<const double> row(const Doubles& values, size_t o, size_t n_in) {
   return std::span(values).subspan(o * n_in, n_in);
@@ -42,6 +51,7 @@ Case make_linear(std::string_view name, const Format& format, const LinearShape&
   const Value weight = m.weight({s.n_out, s.n_in}, format);
   const Value bias = s.bias ? m.weight({s.n_out}) : Value{};
   const Doubles w = m.dequantized(weight), b = s.bias ? m.dequantized(bias) : Doubles(static_cast<size_t>(s.n_out));
+  const auto magnitude_of = format.block_elems > 1 ? magnitude_of_quantized_dot : magnitude_of_dot;
   return m.finish(m.g().linear(in[0], weight, bias), {{{0, 0, s.n_tokens}}}, [=](const Token& token) {
     const size_t n_in = static_cast<size_t>(s.n_in);
     Doubles out;
@@ -49,7 +59,7 @@ Case make_linear(std::string_view name, const Format& format, const LinearShape&
     for (size_t h = 0; h < static_cast<size_t>(s.n_heads); ++h) {
       for (size_t o = 0; o < b.size(); ++o) {
         out.push_back(dot(row(token.in[0], h, n_in), row(w, o, n_in)) + b[o]);
-        magnitude = std::max(magnitude, magnitude_of_dot(row(token.in[0], h, n_in), row(w, o, n_in)));
+        magnitude = std::max(magnitude, magnitude_of(row(token.in[0], h, n_in), row(w, o, n_in)));
       }
     }
     return ExpectedRow(out, magnitude);
