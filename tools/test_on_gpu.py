@@ -16,8 +16,9 @@ BUILD is a build folder, BACKEND `cuda` or `vulkan`. Parts:
   memory   the device memory of an engine is what it planned, within 1 % (with --model: of 2 GB or more, since the driver
            rounds up each allocation). Runs before the others and alone: it measures the free memory of the GPU
 
-Kernels are compiled once, into a folder shared by all processes. A part that ran no test counts as failed. Exit code 1: a
-process failed; its output is printed.
+Kernels are compiled once, into a folder shared by all processes. A test program that ran no test counts as failed; one
+of its shards may be empty. Exit code 1: a process failed, or a program ran no test. The failures that a process reports
+are printed, and the end of its output.
 """
 import argparse
 import concurrent.futures
@@ -40,6 +41,7 @@ class Job:
     def __init__(self, part, name, command, proof, **environment):
         self.part, self.name, self.command, self.proof = part, name, [str(word) for word in command], proof
         self.environment = environment
+        self.counts_tests = re.compile(proof).groups > 0  # the proof captures the number of tests
 
     def run(self, shared):
         begin = time.monotonic()
@@ -94,6 +96,22 @@ def lone_jobs_of(parts, options):
                 ZINC_TEST_BACKEND=options.backend)]
 
 
+def failures_of(output, n_end=40):
+    """gtest's failure messages, the list of failed tests, and the last lines, which say more if the process crashed."""
+    lines = output.splitlines()
+    chosen, in_message = [], False
+    for i, line in enumerate(lines):
+        if re.search(r": Failure$", line):
+            in_message = True
+        elif re.match(r"\[ +(RUN|OK) +\]|\[[-=]{10}\]", line):
+            in_message = False
+        if in_message or line.startswith("[  FAILED  ]") or i >= len(lines) - n_end:
+            chosen.append(line)
+        elif chosen and chosen[-1] != "...":
+            chosen.append("...")
+    return "\n".join(chosen)
+
+
 def results_of(jobs, lone_jobs, shared, pool):
     """As they end: first the lone jobs, one after the other, then the others in parallel."""
     for job in lone_jobs:
@@ -113,7 +131,7 @@ def main():
     options = parser.parse_args()
     jobs, lone_jobs = jobs_of(options.only, options), lone_jobs_of(options.only, options)
     n_failed = 0
-    totals = {}
+    totals, program_tests = {}, {}
     with tempfile.TemporaryDirectory() as cache, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         shared = {"ZINC_TEST_CACHE": cache, "XDG_CACHE_HOME": cache}
         for job, passed, count, seconds, output in results_of(jobs, lone_jobs, shared, pool):
@@ -122,13 +140,19 @@ def main():
             part[0] += 1
             part[1] += passed
             part[2] += count
+            if job.counts_tests:
+                program = Path(job.command[0]).name
+                program_tests[program] = program_tests.get(program, 0) + count
             if not passed:
                 n_failed += 1
-                print(output[-6000:], flush=True)
+                print(failures_of(output), flush=True)
             elif job.part == "greedy":
                 print(output, flush=True)
     for name, (n, n_passed, count) in sorted(totals.items()):
         print(f"{name}: {n_passed} of {n} processes passed" + (f", {count} tests passed" if count else ""))
+    for program in sorted(program for program, count in program_tests.items() if count == 0):
+        n_failed += 1
+        print(f"FAILED {program}: no test passed")
     if not jobs and not lone_jobs:
         print("nothing to run")
     return 1 if n_failed or not (jobs or lone_jobs) else 0
