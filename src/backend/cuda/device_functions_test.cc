@@ -112,7 +112,8 @@ std::string shape(int n_in, int n_matrices, int is_normed, int n_warp_pairs, int
                           .partial_floats = 0,
                           .pipeline_bytes = 0,
                           .has_bulk_copies = 1,
-                          .batch_floats = 4096};
+                          .batch_floats = 4096,
+                          .n_split_k_warps = 2};
   return simt::host::shape_definition("GemvShape", s) +
          simt::host::shape_definition("GemvPdl", simt::GemvPdl{}, "kPdl");
 }

@@ -29,52 +29,52 @@ std::string dense(const std::string& prologue, const std::string& epilogue) {
 }
 const std::string kNorm = dense("NormPrologue", "PlainEpilogue");
 // The second for a format with large segments: fewer warps.
-constexpr simt::GemvShape kNormShape = {1024, 1, 1, 1, 3, 0, 6, 1, 24, 4096, 4096, 86016, 1, 4096},
-                          kNormWideShape = {1024, 1, 1, 1, 3, 0, 4, 1, 24, 4096, 4096, 86016, 1, 4096};
+constexpr simt::GemvShape kNormShape = {1024, 1, 1, 1, 3, 0, 6, 1, 24, 4096, 4096, 86016, 1, 4096, 2},
+                          kNormWideShape = {1024, 1, 1, 1, 3, 0, 4, 1, 24, 4096, 4096, 86016, 1, 4096, 2};
 // An odd number of segments for two blocks.
-constexpr simt::GemvShape kOddSegments = {12544, 1, 1, 1, 2, 0, 4, 2, 2, 50176, 1568, 43008, 1, 4096};
+constexpr simt::GemvShape kOddSegments = {12544, 1, 1, 1, 2, 0, 4, 2, 2, 50176, 1568, 43008, 1, 4096, 2};
 const std::vector<Gemv> kGemvs = {
     {"gemv",
      "q4_k",
-     {4096, 1, 1, 0, 1, 0, 8, 2, 2, 5120, 512, 86016, 1, 4096},
+     {4096, 1, 1, 0, 1, 0, 8, 2, 2, 5120, 512, 86016, 1, 4096, 2},
      {},
      dense("GatedHeadsPrologue<128, 0>", "ResidualEpilogue")},
     {"gemv",
      "q4_k",
-     {4096, 1, 1, 0, 1, 0, 8, 2, 2, 5120, 512, 86016, 1, 4096},
+     {4096, 1, 1, 0, 1, 0, 8, 2, 2, 5120, 512, 86016, 1, 4096, 2},
      {},
      dense("QuantizedPrologue", "ResidualEpilogue")},
     {"gemv",
      "q4_k",
-     {1024, 2, 1, 1, 1, 0, 8, 1, 1, 4096, 512, 86016, 1, 4096},
+     {1024, 2, 1, 1, 1, 0, 8, 1, 1, 4096, 512, 86016, 1, 4096, 2},
      {},
      dense("NormResidualPrologue", "GluEpilogue<0>")},
     {"gemv_experts",
      "q4_k",
-     {2880, 2, 1, 1, 1, 90, 8, 1, 3, 3840, 2304, 86016, 1, 4096},
+     {2880, 2, 1, 1, 1, 90, 8, 1, 3, 3840, 2304, 86016, 1, 4096, 2},
      {1, 0, 1},
      "using Prologue = NormPrologue; using Epilogue = GluEpilogue<3>; using Experts = StoringTopKRouter<32, 4, 2, "
      "12>;"},
     {"gemv_experts",
      "q4_k",
-     {2880, 1, 1, 0, 1, 90, 8, 1, 3, 3840, 1152, 86016, 1, 4096},
+     {2880, 1, 1, 0, 1, 90, 8, 1, 3, 3840, 1152, 86016, 1, 4096, 2},
      {},
      "using Prologue = PlainPrologue; using Epilogue = PlainEpilogue; using Experts = SelectedExperts<4>;"},
     {"gemv_moe_down",
      "q4_k",
-     {512, 9, 9, 0, 1, 0, 8, 2, 1, 5760, 288, 86016, 1, 4096},
+     {512, 9, 9, 0, 1, 0, 8, 2, 1, 5760, 288, 86016, 1, 4096, 2},
      {0, 1, 0},
      "using Rows = PlainInput; using Experts = TopKRouter<256, 8, 1, 8>; using SharedDown = GatedSharedDown<8>;"},
     {"gemv_moe_down",
      "q4_k",
-     {512, 8, 8, 0, 1, 0, 8, 2, 1, 5760, 256, 86016, 1, 4096},
+     {512, 8, 8, 0, 1, 0, 8, 2, 1, 5760, 256, 86016, 1, 4096, 2},
      {},
      "using Rows = QuantizedInput; using Experts = WeightedExperts<8>; using SharedDown = NoSharedDown;"},
     {"gemv", "f32+q4_k+q6_k", kNormShape, {}, kNorm},
     // A GLU with a router that has an input of its own.
     {"gemv",
      "f32+q4_k",
-     {2816, 2, 1, 1, 2, 0, 8, 2, 2, 11264, 704, 86016, 1, 4096},
+     {2816, 2, 1, 1, 2, 0, 8, 2, 2, 11264, 704, 86016, 1, 4096, 2},
      {},
      "using Prologue = NormPrologue; using Epilogue = GluEpilogue<1>; using SplitKInput = PlainInput;"},
     {"gemv", "f16", kOddSegments, {}, kNorm},

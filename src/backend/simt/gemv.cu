@@ -68,7 +68,7 @@ ZINC_DEVICE void run_split_k(const Params& p, const GemvProblem& problem, u8* sh
   const PanelRange range(problem.split, static_cast<int>(blockIdx.x) - problem.first_block);
   u8* stage = shared + kSmem.pipeline + warp_id() * PanelBytes<F>::kSegment;
   Mbarrier* full = reinterpret_cast<Mbarrier*>(shared) + warp_id();
-  int tile = warp_id() < kSplitKWarps ? range.begin + warp_id() : range.end;
+  int tile = warp_id() < kShape.n_split_k_warps ? range.begin + warp_id() : range.end;
   const auto find = [&](int& panel, int& s) -> const Part& {
     int i = problem.first_part, in_part = tile;
 #pragma unroll 1
@@ -118,7 +118,7 @@ ZINC_DEVICE void run_split_k(const Params& p, const GemvProblem& problem, u8* sh
     const float value = dot_float_segment<F>(stage, lane_id(), x, groups_of(s));
     if (o < part.n_out) part.out[s * part.n_out + o] = value;
     __syncwarp();
-    tile += kSplitKWarps;
+    tile += kShape.n_split_k_warps;
     load();
   }
 }

@@ -19,7 +19,9 @@ GemvSchedule::GemvSchedule(const GemvWork& work, const DeviceLimits& device) : w
   shape_.n_parts = static_cast<int>(work.parts.size());
   shape_.expert_panels = work.n_selected > 0 ? panels_of(work.parts[0]) : 0;
   shape_.has_bulk_copies = device.has_bulk_copies() ? 1 : 0;
-  shape_.batch_floats = decode_block_bytes(device) >= kLargeBlockBytes ? 4096 : 2048;
+  const bool has_large_blocks = decode_block_bytes(device) >= kLargeBlockBytes;
+  shape_.batch_floats = has_large_blocks ? 4096 : 2048;
+  shape_.n_split_k_warps = has_large_blocks ? 2 : 1;
   build_problems();
   choose_warp_pairs(decode_block_bytes(device));
   choose_cluster_size(device.n_sms, device.has_clusters ? kMaxClusterSize : 1);
@@ -105,7 +107,7 @@ int64_t GemvSchedule::assign_blocks(int n_sms, int cluster_size) {
                                            : std::max<int64_t>(1, n_free / (2 * std::max<int64_t>(1, n_split_k)));
   for (size_t i = 0; i < problems_.size(); ++i) {
     assign(i, problems_[i].is_split_k
-                  ? std::min(ceil_div(n_panels_[i], simt::kSplitKWarps * cluster_size), max_split_k_clusters)
+                  ? std::min(ceil_div(n_panels_[i], shape_.n_split_k_warps * cluster_size), max_split_k_clusters)
                   : 1);
   }
   while (n_free > 0) assign(static_cast<size_t>(std::ranges::max_element(loads) - loads.begin()), 1);
@@ -173,7 +175,7 @@ size_t GemvSchedule::shared_bytes() const {
   for (const GemvWork::Part& part : work_.parts) {
     const int bytes = part.format->segment_bytes();
     if (part.is_split_k) {
-      pipeline_bytes = std::max(pipeline_bytes, simt::kSplitKWarps * bytes);
+      pipeline_bytes = std::max(pipeline_bytes, shape_.n_split_k_warps * bytes);
     } else if (part.format->q8_block > 0) {
       pipeline_bytes = std::max(pipeline_bytes, simt::pipeline_stages(shape_, bytes) * bytes);
     }

@@ -11,7 +11,6 @@ inline constexpr int kMaxGemvParts = 4;     // matrices per launch of gemv.cu
 inline constexpr int kMaxExpertsUsed = 32;  // experts per token that the kernels can route and combine
 inline constexpr int kMaxWarpPairs = 8;     // warp pairs per block
 inline constexpr int kMaxStages = 32;       // pipeline stages: one lane of a warp issues each copy
-inline constexpr int kSplitKWarps = 2;      // warps of a split-K block, one segment each
 
 // ---- policies, types of gemv_prologue.h, gemv_epilogue.h, gemv_routing.h and the kernels' files ----
 
@@ -55,6 +54,7 @@ struct GemvShape {
   int pipeline_bytes;           // shared memory of the weight pipeline, at most
   int has_bulk_copies;          // else each warp pair fills its own stages with cp.async
   int batch_floats;             // partial sums of panels that are reduced together, at most
+  int n_split_k_warps;          // warps of a split-K block, one segment each
 };
 ZINC_HOST_DEVICE int segment_count(int n_in) { return (n_in + kSegmentElems - 1) / kSegmentElems; }
 ZINC_HOST_DEVICE int last_segment_groups(int n_in) {
