@@ -193,6 +193,12 @@ TEST(GemvSchedule, warp_pairs_without_bulk_copies_have_equally_many_stages_of_th
   }
 }
 
+TEST(GemvSchedule, a_router_fits_the_smallest_shared_memory) {
+  GemvWork w = work(2880, {part("f32", 128, /*is_split_k=*/true), part("q4_k", 4096)});
+  w.n_normed_rows = 1;
+  EXPECT_LE(GemvSchedule(w, kTuring).shared_bytes(), static_cast<size_t>(kTuring.max_shared_bytes));
+}
+
 TEST(GemvSchedule, without_dependent_launch_a_block_has_all_shared_memory) {
   const GemvWork w = work(4096, {part("q4_k", 4096)});
   const GemvSchedule s(w, kRtx4090);
