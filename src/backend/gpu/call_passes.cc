@@ -87,6 +87,7 @@ void append_launches(const Matcher& m, const FusedCall& call, std::vector<FusedC
     MatmulCall launch = matmul;
     launch.parts = take_parts(m, matmul, is_first && matmul.act, rest);
     launch.is_gemv = is_gemv(m, launch.parts[0]);
+    ZINC_CHECK(m.is_decode || !m.has_few_rows || !launch.norm || launch.is_gemv);
     if (!is_first) {
       launch.act = launch.route = nullptr;
       launch.residual.reset();

@@ -174,6 +174,20 @@ bool is_router_memory_free(const Matcher& m, const Node& router) {
   return true;
 }
 
+// The same before experts are matched, for norms that become prologues: no other route's logits are in use between the
+// router and the last sum of its experts.
+bool has_router_memory(const Matcher& m, const Node& route) {
+  const auto first = [&](const Node& r) { return m.uses.index_of(*m.uses.producer(r.in[0])); };
+  const auto last = [&](const Node& r) {
+    int at = m.uses.index_of(r);
+    for (const Node* sum : m.uses.readers(r.out[1])) at = std::max(at, m.uses.index_of(*sum));
+    return at;
+  };
+  return std::ranges::none_of(m.nodes(), [&](const Node& other) {
+    return other.op == Op::moe_route && &other != &route && first(other) <= last(route) && first(route) <= last(other);
+  });
+}
+
 // gemv: the moe_route that the first reader of its ids computes itself. The logits are those of a float matrix that
 // only the moe_route reads; only moe_combine nodes read the weights, and they may compute them again.
 const Node* find_route(const Matcher& m, const Node& first) {
@@ -191,7 +205,8 @@ const Node* find_route(const Matcher& m, const Node& first) {
   if (!fits_split_k(m, *router)) return nullptr;
   const bool has_only_sums =
       std::ranges::all_of(m.uses.readers(route->out[1]), [](const Node* r) { return r->op == Op::moe_combine; });
-  return has_only_sums && is_router_memory_free(m, *router) ? route : nullptr;
+  const bool has_memory = m.is_decode ? is_router_memory_free(m, *router) : has_router_memory(m, *route);
+  return has_only_sums && has_memory ? route : nullptr;
 }
 
 bool becomes_split_k(const Matcher& m, const Node& matmul) {

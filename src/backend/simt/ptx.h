@@ -231,13 +231,11 @@ ZINC_DEVICE void cp_async_weights(u8* to, const u8* from, int n_bytes, int threa
   from += 16 * thread;
   n_bytes -= 16 * thread;
 #if __CUDA_ARCH__ >= 800
-  constexpr unsigned long long kEvictFirstPolicy = 0x12F0000000000000ull;  // as createpolicy encodes it
   const u32 address = shared_address(to);
 #pragma unroll(kSteps < 10 ? kSteps : 8)
   for (int k = 0; k < kSteps; ++k) {
     if (k * kStep < n_bytes) {
-      asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(address + k * kStep),
-                   "l"(from + k * kStep), "l"(kEvictFirstPolicy)
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address + k * kStep), "l"(from + k * kStep)
                    : "memory");
     }
   }
