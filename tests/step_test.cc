@@ -123,6 +123,36 @@ TEST_P(StepTest, prefill_chunks_and_decode_rows_in_one_step_do_not_affect_each_o
 }
 
 // On a GPU how the chunks of a row are distributed over blocks depends on the other rows.
+// Backends leave out rows of the last layer that no output needs. The keys and values of all rows are in the cache.
+TEST_P(StepTest, logits_of_last_rows_alone_are_those_of_steps_with_hidden_states) {
+  constexpr size_t kLong = 150, kShort = 20;
+  const std::vector<TokenId> a = random_tokens(kLong + 1, 61), b = random_tokens(kShort + 1, 62),
+                             c = random_tokens(kShort + 1, 63);
+  const auto run = [&](bool wants_all) {
+    StepRunner runner(model());
+    TestSequence first = runner.new_sequence(0), second = runner.new_sequence(1), third = runner.new_sequence(2);
+    const std::vector<std::vector<SequenceTokens>> steps = {
+        {{&third, 0, part(c, 0, 5), {}, false}},
+        {{&first, 0, part(a, 0, kLong)}, {&second, 0, part(b, 0, kShort), {}, false}, {&third, 5, part(c, 5, kShort)}},
+        {{&first, kLong, part(a, kLong, kLong + 1)},
+         {&second, kShort, part(b, kShort, kShort + 1)},
+         {&third, kShort, part(c, kShort, kShort + 1)}}};
+    Logits out;
+    for (const std::vector<SequenceTokens>& step : steps) {
+      if (!wants_all) {
+        append(out, runner.last_logits(step));
+        continue;
+      }
+      const std::vector<SequenceOutput> all = runner.step(step);
+      for (size_t s = 0; s < step.size(); ++s) {
+        if (step[s].has_output) append(out, tail(all[s].logits, step[s].tokens.size() - 1));
+      }
+    }
+    return out;
+  };
+  expect_equal(run(false), run(true));
+}
+
 TEST_P(StepTest, decode_rows_over_several_kv_chunks_do_not_affect_each_other) {
   constexpr size_t kDecoded = 3;
   const std::array<std::vector<TokenId>, 3> tokens = {random_tokens(290, 5), random_tokens(262, 6),

@@ -148,6 +148,22 @@ std::vector<SequenceOutput> StepRunner::run_step(Plan& plan, const std::vector<S
 std::vector<SequenceOutput> StepRunner::step(const std::vector<SequenceTokens>& batch) {
   return run_step(*plan_, batch);
 }
+std::vector<float> StepRunner::last_logits(const std::vector<SequenceTokens>& batch) {
+  const std::unique_ptr<Arrays> arrays = prepare(batch);
+  StepInputs inputs = arrays->inputs();
+  std::vector<int32_t> rows, logit_rows;
+  for (size_t s = 0; s < batch.size(); ++s) {
+    if (batch[s].has_output) rows.push_back(arrays->seq_begin[s + 1] - 1);
+  }
+  logit_rows.resize(rows.size());
+  std::iota(logit_rows.begin(), logit_rows.end(), 0);
+  inputs.output_rows = rows;
+  inputs.logit_rows = logit_rows;
+  inputs.wants_hidden = false;
+  plan_->start(inputs);
+  const StepOutput out = plan_->wait().value();
+  return {out.logits.begin(), out.logits.end()};
+}
 std::vector<SequenceOutput> StepRunner::draft_step(const std::vector<SequenceTokens>& batch) {
   return run_step(*draft_plan_, batch);
 }

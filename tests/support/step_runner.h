@@ -43,6 +43,7 @@ struct SequenceTokens {
   int32_t position;  // of the first token
   std::vector<TokenId> tokens;
   std::vector<float> hidden = {};  // for draft graphs
+  bool has_output = true;          // of last_logits()
 };
 
 struct SequenceOutput {
@@ -64,6 +65,8 @@ class StepRunner {
   TestSequence new_sequence(int slot) const;  // without pages; steps add them. REQUIRES: slot < kSlots
   PageId allocate_page(int group);
   std::vector<SequenceOutput> step(const std::vector<SequenceTokens>& batch);
+  // A step whose outputs are the logits after the last token of each sequence that has one; returns them all.
+  std::vector<float> last_logits(const std::vector<SequenceTokens>& batch);
   std::vector<SequenceOutput> draft_step(
       const std::vector<SequenceTokens>& batch);  // REQUIRES: the model has a draft graph
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "backend/cpu/plan_rows.h"
 #include "graph/memory_plan.h"
@@ -59,6 +60,7 @@ Status CpuPlan::prepare() {
     const bool is_weight = graph_.info(Value{i}).is_weight();
     data_.push_back(is_weight ? nullptr : arena_.as<float>() + plan.offsets[static_cast<size_t>(i)]);
   }
+  find_tail();
   bind();
   join_matmuls();
   scratch_.resize(static_cast<size_t>(threads_.n_threads()));
@@ -87,7 +89,8 @@ size_t CpuPlan::device_bytes() const {
   size_t n = arena_.size() + chunk_sums_.size() + bytes_of(data_) + bytes_of(bound_) + bytes_of(out_rows_) +
              bytes_of(sorted_pairs_) + bytes_of(expert_begin_) + bytes_of(active_experts_) +
              bytes_of(sorted_activations_) + bytes_of(sorted_outs_) + bytes_of(tiles_) + bytes_of(chunk_states_) +
-             bytes_of(route_order_) + bytes_of(route_scores_) + bytes_of(tokens_) + bytes_of(seq_of_token_);
+             bytes_of(route_order_) + bytes_of(route_scores_) + bytes_of(tokens_) + bytes_of(seq_of_token_) +
+             bytes_of(tail_.inputs);
   for (const BoundNode& bound : bound_) n += bytes_of(bound.joined) + bytes_of(bound.conv_weight);
   for (const RopeTable& table : rope_tables_)
     n += bytes_of(table.frequencies) + bytes_of(table.cos) + bytes_of(table.sin);
@@ -238,7 +241,7 @@ CpuPlan::Run CpuPlan::find_run(Op op) {
 }
 
 size_t CpuPlan::n_rows(Value v) const {
-  return graph_.info(v).rows == Rows::outputs ? in_.output_rows.size() : tokens_.size();
+  return graph_.info(v).rows == Rows::outputs ? in_.output_rows.size() : n_token_rows_;
 }
 
 void CpuPlan::read_inputs(const StepInputs& inputs) {
@@ -248,6 +251,8 @@ void CpuPlan::read_inputs(const StepInputs& inputs) {
   ZINC_CHECK(inputs.output_rows.size() <= static_cast<size_t>(bucket_.max_outputs));
   ZINC_CHECK(n_started_ - n_waited_ < results_.size());
   in_ = inputs;
+  n_token_rows_ = n_tokens;
+  has_dropped_rows_ = false;
   tokens_.assign(inputs.tokens.begin(), inputs.tokens.end());
   seq_of_token_.resize(n_tokens);
   for (size_t s = 0; s < n_seqs; ++s) {
@@ -291,15 +296,42 @@ void CpuPlan::start(const StepInputs& inputs) {
 
 void CpuPlan::run_nodes() {
   for (size_t i = 0; i < bound_.size(); ++i) {
-    if (graph_.info(node(i).out[0]).rows == Rows::outputs && in_.output_rows.empty()) continue;
-    (this->*bound_[i].run)(i);
+    if (begin_node(i)) (this->*bound_[i].run)(i);
   }
+}
+
+bool CpuPlan::begin_node(size_t i) {
+  if (i == tail_.begin && !in_.wants_hidden && !bucket_.keep_values) drop_rows();
+  return n_rows(node(i).out[0]) > 0;
+}
+
+void CpuPlan::find_tail() {
+  tail_ = output_tail(graph_);
+  std::vector<float*> memory;
+  std::erase_if(tail_.inputs, [&](Value v) {
+    const bool is_view = std::ranges::find(memory, data(v)) != memory.end();
+    memory.push_back(data(v));
+    return is_view;
+  });
+}
+
+// The rest of the graph is computed for the output rows only: they move to the front. output_rows is ascending.
+void CpuPlan::drop_rows() {
+  for (const Value v : tail_.inputs) {
+    const size_t w = width(v);
+    for (size_t r = 0; r < in_.output_rows.size(); ++r) {
+      std::memmove(data(v) + r * w, data(v) + static_cast<size_t>(in_.output_rows[r]) * w, w * sizeof(float));
+    }
+  }
+  for (ActivationSet& set : activation_sets_) set.value_id = -1;
+  n_token_rows_ = in_.output_rows.size();
+  has_dropped_rows_ = true;
 }
 
 // A node's time starts when the one before it has ended, so that the times add up to the step's.
 void CpuPlan::run_timed_nodes(std::vector<KernelTime>& times) {
   for (size_t i = 0; i < bound_.size(); ++i) {
-    if (graph_.info(node(i).out[0]).rows == Rows::outputs && in_.output_rows.empty()) continue;
+    if (!begin_node(i)) continue;
     (this->*bound_[i].run)(i);
     if (bound_[i].computes.empty()) continue;  // a view, or a matmul that an earlier node computes
     times.push_back({op_name(node(i).op), bound_[i].computes, times.back().end, Clock::now()});

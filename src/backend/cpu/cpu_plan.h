@@ -11,6 +11,7 @@
 #include "backend/plan.h"
 #include "base/aligned_buffer.h"
 #include "base/thread_pool.h"
+#include "graph/output_tail.h"
 
 namespace zinc::cpu {
 
@@ -102,6 +103,9 @@ class CpuPlan final : public Plan {
   void read_inputs(const StepInputs& inputs);
   void fill_rope_tables();
   void run_nodes();
+  bool begin_node(size_t i);  // false: nothing to compute
+  void find_tail();
+  void drop_rows();
   void run_timed_nodes(std::vector<KernelTime>& times);
   void store_result();
   static void save_logits(StepResult& result);
@@ -151,6 +155,7 @@ class CpuPlan final : public Plan {
   AlignedBuffer arena_;
   std::vector<float*> data_;
   std::vector<BoundNode> bound_;
+  OutputTail tail_;  // its inputs without views of each other
   std::vector<RopeTable> rope_tables_;
   std::array<ActivationSet, 3> activation_sets_;  // by ActivationFormat
   std::vector<ThreadScratch> scratch_;            // by thread
@@ -169,6 +174,8 @@ class CpuPlan final : public Plan {
   StepInputs in_;
   std::vector<TokenId> tokens_;
   std::vector<int32_t> seq_of_token_;
+  size_t n_token_rows_ = 0;            // of values with a row per token: in the tail only the output rows, if
+  bool has_dropped_rows_ = false;      // the others were dropped
   std::array<StepResult, 2> results_;  // step k uses entry k % 2
   size_t n_started_ = 0, n_waited_ = 0;
 };

@@ -165,7 +165,7 @@ void CpuPlan::run_moe_linear(size_t i) {
   const Matrix& matrix = *bound_[i].matrix;
   const std::span<const TokenActivation> activations =
       activations_of(n.in[0], matrix.activation_format(), static_cast<size_t>(matrix.n_in));
-  const size_t n_experts_used = width(n.in[2]), n_pairs = tokens_.size() * n_experts_used;
+  const size_t n_experts_used = width(n.in[2]), n_pairs = n_rows(n.in[2]) * n_experts_used;
   const size_t n_out = static_cast<size_t>(matrix.n_out), n_panels = matrix.n_panels();
   group_by_expert({ids(n.in[2]), n_pairs}, static_cast<size_t>(matrix.n_stack));
   const bool shares_input = graph_.info(n.in[0]).shape.n_dims() == 1;

@@ -118,7 +118,8 @@ void CpuPlan::run_rows(size_t i) {
   const Node& n = node(i);
   const size_t w = width(n.out[0]);
   for (size_t r = 0; r < in_.output_rows.size(); ++r) {
-    std::copy_n(data(n.in[0]) + static_cast<size_t>(in_.output_rows[r]) * w, w, data(n.out[0]) + r * w);
+    const size_t from = has_dropped_rows_ ? r : static_cast<size_t>(in_.output_rows[r]);
+    std::copy_n(data(n.in[0]) + from * w, w, data(n.out[0]) + r * w);
   }
 }
 
