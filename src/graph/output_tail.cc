@@ -27,15 +27,15 @@ OutputTail output_tail(const Graph& graph) {
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (needs_every_token(nodes[i])) tail.begin = i + 1;
   }
-  std::vector<bool> is_early(static_cast<size_t>(graph.n_values()));
+  std::vector<bool> is_before_tail(static_cast<size_t>(graph.n_values()));
   for (const Node& node : nodes.first(tail.begin)) {
     for (const Value v : node.out) {
-      if (v) is_early[static_cast<size_t>(v.id)] = true;
+      if (v) is_before_tail[static_cast<size_t>(v.id)] = true;
     }
   }
   for (const Node& node : nodes.subspan(tail.begin)) {
     for (const Value v : node.in) {
-      if (!v || !is_early[static_cast<size_t>(v.id)]) continue;
+      if (!v || !is_before_tail[static_cast<size_t>(v.id)]) continue;
       if (std::ranges::find(tail.inputs, v) == tail.inputs.end()) tail.inputs.push_back(v);
     }
   }
