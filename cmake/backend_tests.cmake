@@ -8,7 +8,7 @@ endforeach()
 set(kernel_tests ${backend_tests})
 list(FILTER kernel_tests INCLUDE REGEX "/cuda/kernel_cache_test\\.cc$")
 set(conformance_tests ${backend_tests})
-list(FILTER conformance_tests INCLUDE REGEX "/conformance_test\\.cc$|/cuda/(gpu|device_functions|gemm_small|delta_layer|moe_kernels)_test\\.cc$|/vulkan/gemm_small_test\\.cc$")
+list(FILTER conformance_tests INCLUDE REGEX "/conformance_test\\.cc$|/cuda/(gpu|device_functions|gemm_small|delta_layer|moe_kernels)_test\\.cc$|/vulkan/(gemm_small|delta_layer)_test\\.cc$")
 set(conformance_cases ${backend_tests})
 list(FILTER conformance_cases INCLUDE REGEX "/conformance_[a-z_]+_test\\.cc$")
 list(REMOVE_ITEM backend_tests ${conformance_tests} ${conformance_cases} ${kernel_tests})
@@ -38,7 +38,8 @@ if(ZINC_VULKAN AND NOT ZINC_SANITIZE)
   set(llvmpipe All/Conformance.*/vulkan_llvmpipe_)
   add_test(NAME backend_conformance_llvmpipe_smoke COMMAND backend_conformance_test
     --gtest_filter=${llvmpipe}linear_q4_k*:${llvmpipe}attention_cache_f16*:${llvmpipe}moe_route*:${llvmpipe}norm*)
-  add_test(NAME backend_conformance_llvmpipe COMMAND backend_conformance_test --gtest_filter=${llvmpipe}*)
+  add_test(NAME backend_conformance_llvmpipe COMMAND backend_conformance_test
+    --gtest_filter=${llvmpipe}*:All/VulkanDeltaLayer.*/vulkan_llvmpipe_*)
   # Kernels where a subgroup is four threads wide.
   add_test(NAME vulkan_subgroups COMMAND backend_conformance_test --gtest_filter=${llvmpipe}attention_cache_f16*:${llvmpipe}linear_q4_k*:${llvmpipe}moe_route*:${llvmpipe}moe_linear_q4_k:${llvmpipe}delta*:${llvmpipe}norm*)
   # Mesa compiling for an RDNA3 GPU that is not present.

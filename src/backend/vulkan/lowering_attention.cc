@@ -293,13 +293,15 @@ Status Lowering::lower(const gpu::DeltaLayerCall& call) {
   if (Status s = check_conv(params.conv); !s.ok()) return s;
   if (Status s = check_delta(params.delta); !s.ok()) return s;
   constexpr size_t kVec4Bytes = 16;
-  const bool is_aligned =
-      params.delta.v_dim % 4 == 0 && params.delta.slot_bytes % kVec4Bytes == 0 && params.delta.states % kVec4Bytes == 0;
+  const int state_rows = state_rows_per_thread(params.delta);
+  const bool has_exact_dims = params.delta.k_dim == 8 * state_rows && params.delta.v_dim % kDeltaLayerColumns == 0 &&
+                              params.delta.slot_bytes % kVec4Bytes == 0 && params.delta.states % kVec4Bytes == 0;
   if (Status s =
           emit(with_counter_sync({"delta_layer",
-                                  {{kSpecDeltaStateRows, state_rows_per_thread(params.delta)},
+                                  {{kSpecDeltaStateRows, state_rows},
                                    {kSpecDeltaDecodeTaps, params.conv.n_taps},
-                                   {kSpecUnalignedRows, is_aligned ? 0 : 1}}}),
+                                   {kSpecDeltaValueDim, params.delta.v_dim},
+                                   {kSpecUnalignedRows, has_exact_dims ? 0 : 1}}}),
                params, {ceil_div(params.delta.v_dim, kDeltaLayerColumns) * params.delta.v_heads, max_active_seqs()},
                {{range_of(conv.in[0]), range_of(delta.in[3]), range_of(delta.in[4]), {params.conv.states, 1}},
                 {range_of(delta.out[0]), {params.delta.states, 1}}});

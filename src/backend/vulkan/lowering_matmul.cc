@@ -80,7 +80,10 @@ Lowering::MatmulShape Lowering::matmul_shape(const gpu::MatmulCall& call, int64_
   const bool can_split = matrix.format->q8_block > 0 || (!is_expert && x_rows <= kMaxSmallRows);
   const bool is_small = can_split && n_unsplit < 2 * multiprocessors_of(device_);
   if (is_small && x_rows > 1 && uses_gemm_floats(call)) {
-    return {{"gemm_floats." + format, {{kSpecLinearKSplits, k_splits(matrix)}}},
+    return {{"gemm_floats." + format,
+             {{kSpecLinearKSplits, k_splits(matrix)},
+              {kSpecMatmulLoadsInFlight, tuning_of(device_).float_loads_in_flight},
+              {kSpecUnalignedRows, matrix.n_in % 4 == 0 ? 0 : 1}}},
             kGemmFloatsColumns,
             kPanelRows * (kWarps / k_splits(matrix))};
   }

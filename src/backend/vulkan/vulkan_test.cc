@@ -403,6 +403,15 @@ std::vector<std::pair<std::string, KernelKey>> hot_kernels(const Capabilities& d
                         {kSpecMatmulExpertMode, kDense}}}});
     }
   }
+  for (const char* module : {"gemm_floats.f32", "gemm_floats.f16"}) {
+    keys.push_back(
+        {"few rows", {module, {{kSpecMatmulLoadsInFlight, tuning.float_loads_in_flight}, {kSpecUnalignedRows, 0}}}});
+  }
+  keys.push_back({"rows of 4096", {"norm", {{kSpecRowVec8s, 2}}}});
+  keys.push_back({"rows of 2048", {"moe_combine", {{kSpecRowVec8s, 1}}}});
+  keys.push_back({"few rows, k_dim 128",
+                  {"delta_layer", {{kSpecDeltaStateRows, 16}, {kSpecDeltaDecodeTaps, 4}, {kSpecUnalignedRows, 0}}}});
+  keys.push_back({"few rows", {"delta_finish", {}}});
   keys.push_back({"k_dim 128", {"delta_recurrent", {{kSpecDeltaStateRows, 16}}}});
   keys.push_back({"chunks", {"delta_prepare", {}}});
   keys.push_back({"chunks", {"delta_chunks", {{kSpecDeltaChunkColumns, 32}}}});

@@ -47,6 +47,7 @@ enum SpecConstant : uint32_t {
   kSpecDeltaStateRows,
   kSpecDeltaChunkColumns,
   kSpecDeltaDecodeTaps,
+  kSpecDeltaValueDim,
 
   kSpecNormWarpPerRow,
   kSpecRowVec8s,  // norm, moe_combine: row_in_registers.glsl

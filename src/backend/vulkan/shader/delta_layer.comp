@@ -13,8 +13,11 @@
 #include "counter_sync.glsl"
 
 layout(constant_id = kSpecDeltaDecodeTaps) const int kTaps = 4;
+layout(constant_id = kSpecDeltaValueDim) const int kValueDim = 128;  // v_dim
+// k_dim is 8 N, workgroups have kColumns columns, and rows of the state begin at multiples of 16 bytes.
+const bool kHasExactDims = kUnalignedRows == 0;
 
-const int kColumns = kDeltaLayerColumns, kGroupTokens = 8;  // tokens whose q, k and v are in shared memory
+const int kColumns = kDeltaLayerColumns, kGroupTokens = 4;  // tokens whose q, k and v are in shared memory
 const int kWidth = 2 * kPaddedKeyDim + kColumns;  // channels of the workgroup: q, k, and v of its columns
 const int kChannels = (kWidth + kThreads - 1) / kThreads;  // per thread
 layout(set = 0, binding = 0, scalar) uniform Block { DeltaDecodeParams p; };
@@ -27,20 +30,21 @@ int column;                  // the first of them
 
 // ---- state ----
 
-bool is_state_row(int i, int c) { return 8 * N == p.delta.k_dim || first_row(i) + c < p.delta.k_dim; }
+bool is_state_row(int i, int c) { return kHasExactDims || first_row(i) + c < p.delta.k_dim; }
+
+// Bytes before the thread's columns of a state row; unsigned, because an address is then a scalar and one register.
+uint row_offset(int i, int c) { return uint(4 * (first_row(0) * kValueDim + column)) + uint(4 * (i * 32 + c) * kValueDim); }
 
 void load_columns(uint64_t state, bool is_new_sequence) {
-  int v_dim = p.delta.v_dim;
   [[unroll]] for (int i = 0; i < kVec4s; ++i) {
     [[unroll]] for (int c = 0; c < 4; ++c) {
-      int at = (first_row(i) + c) * v_dim + column;
       vec4 x = vec4(0);
       if (!is_new_sequence && is_state_row(i, c)) {
-        if (kUnalignedRows == 0) {
-          if (column < v_dim) x = FloatQuads(state).data[at / 4];
+        if (kHasExactDims) {
+          x = FloatQuads(state + uint64_t(row_offset(i, c))).data[0];
         } else {
           [[unroll]] for (int k = 0; k < 4; ++k) {
-            if (column + k < v_dim) x[k] = Floats(state).data[at + k];
+            if (column + k < kValueDim) x[k] = Floats(state + uint64_t(row_offset(i, c))).data[k];
           }
         }
       }
@@ -49,16 +53,14 @@ void load_columns(uint64_t state, bool is_new_sequence) {
   }
 }
 void store_columns(uint64_t state) {
-  int v_dim = p.delta.v_dim;
   [[unroll]] for (int i = 0; i < kVec4s; ++i) {
     [[unroll]] for (int c = 0; c < 4; ++c) {
-      int at = (first_row(i) + c) * v_dim + column;
       if (!is_state_row(i, c)) continue;
-      if (kUnalignedRows == 0) {
-        if (column < v_dim) FloatQuads(state).data[at / 4] = state_rows[i][c];
+      if (kHasExactDims) {
+        FloatQuads(state + uint64_t(row_offset(i, c))).data[0] = state_rows[i][c];
       } else {
         [[unroll]] for (int k = 0; k < 4; ++k) {
-          if (column + k < v_dim) Floats(state).data[at + k] = state_rows[i][c][k];
+          if (column + k < kValueDim) Floats(state + uint64_t(row_offset(i, c))).data[k] = state_rows[i][c][k];
         }
       }
     }
@@ -68,7 +70,8 @@ void store_columns(uint64_t state) {
 // ---- convolution ----
 
 int channel_ids[kChannels];  // -1: none
-float tap_weights[kChannels][kTaps], windows[kChannels][kTaps];  // the newest input last
+const int kPast = kTaps > 1 ? kTaps - 1 : 1;
+float tap_weights[kChannels][kTaps], windows[kChannels][kPast];  // windows: inputs before the token, the newest last
 float inputs[kChannels][kGroupTokens];
 
 void load_channels(uint64_t state, int position, int h, int first) {
@@ -77,15 +80,17 @@ void load_channels(uint64_t state, int position, int h, int first) {
   [[unroll]] for (int k = 0; k < kChannels; ++k) {
     int i = k * kThreads + thread_id(), in_head = i % kPaddedKeyDim, v = i - 2 * kPaddedKeyDim, c = -1;
     if (v >= 0) {
-      if (v < kColumns && first + v < d.v_dim) c = 2 * key_dim + h * d.v_dim + first + v;
+      if (v < kColumns && first + v < kValueDim) c = 2 * key_dim + h * kValueDim + first + v;
     } else if (in_head < d.k_dim) {
       c = i / kPaddedKeyDim * key_dim + key_head(d, h) * d.k_dim + in_head;
     }
     channel_ids[k] = c;
     [[unroll]] for (int tap = 0; tap < kTaps; ++tap) {
-      int past = position - (kTaps - tap);  // the window before the first token
       tap_weights[k][tap] = c >= 0 ? Floats(p.conv.weight).data[c * kTaps + tap] : 0.0;
-      windows[k][tap] = c >= 0 && tap > 0 && past >= 0 ? Floats(state).data[state_index(p.conv, past, c)] : 0.0;
+    }
+    [[unroll]] for (int tap = 0; tap < kPast; ++tap) {
+      int past = position - (kPast - tap);
+      windows[k][tap] = c >= 0 && past >= 0 ? Floats(state).data[state_index(p.conv, past, c)] : 0.0;
     }
   }
 }
@@ -105,10 +110,11 @@ void convolve(int n) {
   [[unroll]] for (int t = 0; t < kGroupTokens; ++t) {
     if (t >= n) break;
     [[unroll]] for (int k = 0; k < kChannels; ++k) {
-      [[unroll]] for (int tap = 0; tap + 1 < kTaps; ++tap) windows[k][tap] = windows[k][tap + 1];
-      windows[k][kTaps - 1] = inputs[k][t];
       precise float sum = 0;
-      [[unroll]] for (int tap = 0; tap < kTaps; ++tap) sum = fma(tap_weights[k][tap], windows[k][tap], sum);
+      [[unroll]] for (int tap = 0; tap + 1 < kTaps; ++tap) sum = fma(tap_weights[k][tap], windows[k][tap], sum);
+      sum = fma(tap_weights[k][kTaps - 1], inputs[k][t], sum);
+      [[unroll]] for (int tap = 0; tap + 1 < kPast; ++tap) windows[k][tap] = windows[k][tap + 1];
+      windows[k][kPast - 1] = inputs[k][t];
       precise float y = sum * sigmoid(sum);
       int i = k * kThreads + thread_id();
       if (i < kWidth) values[(t * kWidth + i) / 4][i % 4] = channel_ids[k] >= 0 ? y : 0.0;
@@ -173,20 +179,20 @@ vec4 update(int t) {
 }
 
 void write_output(int token, int h, vec4 y) {
-  int v_dim = p.delta.v_dim, at = (token * p.delta.v_heads + h) * v_dim + column;
+  int at = (token * p.delta.v_heads + h) * kValueDim + column;
   if (lane_in_column() != 0) return;
-  if (kUnalignedRows == 0) {
-    if (column < v_dim) CoherentQuads(p.delta.out_).data[at / 4] = y;
+  if (kHasExactDims) {
+    CoherentQuads(p.delta.out_).data[at / 4] = y;
     return;
   }
   [[unroll]] for (int k = 0; k < 4; ++k) {
-    if (column + k < v_dim) CoherentFloats(p.delta.out_).data[at + k] = y[k];
+    if (column + k < kValueDim) CoherentFloats(p.delta.out_).data[at + k] = y[k];
   }
 }
 
 void scan_sequence() {
   DeltaParams d = p.delta;
-  int n_tiles = (d.v_dim + kColumns - 1) / kColumns, h = int(gl_WorkGroupID.x) / n_tiles;
+  int n_tiles = (kValueDim + kColumns - 1) / kColumns, h = int(gl_WorkGroupID.x) / n_tiles;
   int first = int(gl_WorkGroupID.x) % n_tiles * kColumns, seq = int(gl_WorkGroupID.y);
   if (seq >= step_count(kSeqs)) return;
   int begin = Ints(step.seq_begin).data[seq], end = Ints(step.seq_begin).data[seq + 1];

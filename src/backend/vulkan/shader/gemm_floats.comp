@@ -13,9 +13,10 @@
 #include "matmul.glsl"
 
 layout(constant_id = kSpecLinearKSplits) const int kKSplits = 8;  // Matrix::n_splits of all parts
+layout(constant_id = kSpecMatmulLoadsInFlight) const int kLoadsInFlight = 8;  // 16-byte loads of weights per thread
 
 const int kColumns = kGemmFloatsColumns, kPanels = kWarps / kKSplits;  // per workgroup
-const int kPieces = kSegmentElems / PIECE_ELEMS, kLoadsInFlight = 16;  // of 16 bytes: per segment; per thread
+const int kPieces = kSegmentElems / PIECE_ELEMS;  // of 16 bytes, per segment
 const int kRowVec4s = kSegmentElems / 4;
 
 shared vec4 x_tile[kWarps * kColumns * kRowVec4s];

@@ -1,8 +1,8 @@
 // out[m, o] = sum_k x[m, k] * weight[o, k] for few rows of activations (columns) on int8 cooperative matrices. A warp multiplies
 // one K split of a panel by up to 32 columns: lane r unpacks row r of the weights into shared memory that only its warp uses,
 // one quant group at a time. The warps of a panel add their splits at the end.
-// Stores and loads of a warp's shared memory are separated by barrier(), not by barriers of the subgroup: with those a quant
-// group took 1,400 cycles on an H200, the time of a load from memory. So all warps run the same number of rounds.
+// Stores and loads of a warp's shared memory are separated by barrier(), not by barriers of the subgroup: with two of those a
+// quant group took 1,400 cycles on an H200. So all warps run the same number of rounds.
 // Workgroups take items (a tile of panels, a tile of columns) in turn; the first weights of the next item are in flight while
 // the results of the last one are written. Sums are made in the order of linear.comp: results are bit-identical.
 // REQUIRES: a quantized format. REQUIRES: subgroups of 32; the matrix shape 16 x 16 x kDepth.
