@@ -392,9 +392,8 @@ ZINC_DEVICE void attention_decode(const AttentionDecodeParams& params) {
   write_row(p, tile, smem, is_split);
 }
 
-ZINC_KERNEL_2_PER_SM attention_decode_f32(__grid_constant__ const AttentionDecodeParams p) {
-  if constexpr (Kv::kBits == 32) attention_decode<Kv>(p);  // other formats: attention_decode.cu
-}
+// Without tensor cores; with them: attention_decode.cu.
+ZINC_KERNEL_2_PER_SM attention_decode_f32(__grid_constant__ const AttentionDecodeParams p) { attention_decode<Kv>(p); }
 ZINC_KERNEL prepare_heads(__grid_constant__ const HeadsParams p) { prepare_heads<Kv>(p); }
 ZINC_KERNEL kv_write(KvWriteParams p) { kv_write<Kv>(p); }
 // One block per SM: many loads are in flight in registers.
