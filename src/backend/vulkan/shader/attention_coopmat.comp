@@ -79,21 +79,17 @@ void prefetch_values(int first, int dim) {
 // with this and other prefetches it was 7 % slower.
 const bool kPrefetchesValues = kFused == 0;
 
-// Scores of the warp's 32 positions for every row. Prefill has the first values in flight when this returns. Here and below a warp
-// uses shared memory of its own between two barrier(): barriers of the subgroup are far slower (gemm_small.comp). REQUIRES:
-// every thread of the workgroup calls.
+// Scores of the warp's 32 positions for every row. Prefill has the first values in flight when this returns.
 void score_page(uint64_t keys, int first) {
   AccF32 sums[2][2];
   [[unroll]] for (int i = 0; i < 4; ++i) sums[i / 2][i % 2] = AccF32(0);
-  bool has_keys = keys != 0ul;
-  if (has_keys) {
+  if (keys != 0ul) {
     [[unroll]] for (int block = 0; block < kPrefetchBlocks; ++block) load_keys(keys, block);
-  }
-  [[unroll]] for (int block = 0; block < kBlocks; ++block) {
-    barrier();  // the previous block has been read
-    if (has_keys) store_keys(block);
-    barrier();
-    if (has_keys) {
+    [[unroll]] for (int block = 0; block < kBlocks; ++block) {
+      subgroupBarrier();  // the previous block has been read
+      store_keys(block);
+      subgroupMemoryBarrierShared();
+      subgroupBarrier();
       if (block + kPrefetchBlocks < kBlocks) load_keys(keys, block + kPrefetchBlocks);
       [[unroll]] for (int k = 0; k < 2; ++k) {
         MatB key[2];
@@ -150,37 +146,29 @@ void softmax_row(int r, int first) {
   new_scales[r] = new_scale;
 }
 
-void store_values(int tile, int page) {
-  [[unroll]] for (int i = 0; i < 2; ++i) {
-    smem_tile[tile + i * kScoreStride + lane_id()] = values_prefetch[page % kPrefetchPages][i];
-  }
-}
-void multiply_page(int tile, int page, inout AccF32 sums[2]) {
-  [[unroll]] for (int i = 0; i < 2; ++i) {
-    MatB value;
-    coopMatLoad(value, smem_tile, tile + i * kScoreStride, 2, kRowMajor);
-    [[unroll]] for (int m = 0; m < kRowTiles; ++m) {
-      MatA prob;
-      coopMatLoad(prob, smem_tile, m * kTile * kScoreStride + 4 * page + 2 * i, kScoreStride, kRowMajor);
-      sums[m] = coopMatMulAdd(prob, value, sums[m]);
-    }
-  }
-}
-
-// Softmax probabilities times 16 dimensions of the values; past the last dimension nothing. REQUIRES: every thread of the workgroup
-// calls; prefetch_values().
+// Softmax probabilities times 16 dimensions of the values. REQUIRES: prefetch_values().
 void multiply_values(int first, int dim, out AccF32 sums[2]) {
-  bool has_dim = dim < kValueDim;
   int tile = warp_id() * 2 * kScoreStride + kValueTileOffset;
   [[unroll]] for (int m = 0; m < 2; ++m) sums[m] = AccF32(0);
   [[unroll]] for (int page = 0; page < kWarps; ++page) {
     if (chunk_pages[page] != 0ul) {
-      barrier();  // the previous page has been read
-      if (has_dim) store_values(tile, page);
-      barrier();
-      if (has_dim) multiply_page(tile, page, sums);
+      subgroupBarrier();  // the previous page has been read
+      [[unroll]] for (int i = 0; i < 2; ++i) {
+        smem_tile[tile + i * kScoreStride + lane_id()] = values_prefetch[page % kPrefetchPages][i];
+      }
+      subgroupMemoryBarrierShared();
+      subgroupBarrier();
+      [[unroll]] for (int i = 0; i < 2; ++i) {
+        MatB value;
+        coopMatLoad(value, smem_tile, tile + i * kScoreStride, 2, kRowMajor);
+        [[unroll]] for (int m = 0; m < kRowTiles; ++m) {
+          MatA prob;
+          coopMatLoad(prob, smem_tile, m * kTile * kScoreStride + 4 * page + 2 * i, kScoreStride, kRowMajor);
+          sums[m] = coopMatMulAdd(prob, value, sums[m]);
+        }
+      }
     }
-    if (page + kPrefetchPages < kWarps && has_dim && chunk_pages[page + kPrefetchPages] != 0ul) {
+    if (page + kPrefetchPages < kWarps && chunk_pages[page + kPrefetchPages] != 0ul) {
       load_values(first, dim, page + kPrefetchPages);
     }
   }
@@ -228,10 +216,10 @@ void attend_chunk(int chunk, int partial_index) {
   barrier();
   [[unroll]] for (int n = 0; n < kDimTiles; ++n) {
     int dim = (n * kWarps + warp_id()) * kTile;
-    AccF32 sums[2];
-    if ((n > 0 || !kPrefetchesValues) && dim < kValueDim) prefetch_values(first, dim);
-    multiply_values(first, dim, sums);
     if (dim >= kValueDim) continue;
+    AccF32 sums[2];
+    if (n > 0 || !kPrefetchesValues) prefetch_values(first, dim);
+    multiply_values(first, dim, sums);
     if (!is_split_kv) {
       merge_chunk(sums, n);
     } else {

@@ -1,8 +1,6 @@
 // out[m, o] = sum_k x[m, k] * weight[o, k] for few rows of activations (columns) on int8 cooperative matrices. A warp multiplies
 // one K split of a panel by up to 32 columns: lane r unpacks row r of the weights into shared memory that only its warp uses,
-// one quant group at a time. The warps of a panel add their splits at the end.
-// Stores and loads of a warp's shared memory are separated by barrier(), not by barriers of the subgroup: with two of those a
-// quant group took 1,400 cycles on an H200. So all warps run the same number of rounds.
+// one quant group at a time. The warps of a panel add their splits at the end, so nothing but that waits for the workgroup.
 // Workgroups take items (a tile of panels, a tile of columns) in turn; the first weights of the next item are in flight while
 // the results of the last one are written. Sums are made in the order of linear.comp: results are bit-identical.
 // REQUIRES: a quantized format. REQUIRES: subgroups of 32; the matrix shape 16 x 16 x kDepth.
@@ -161,6 +159,13 @@ void begin_x(Work work) {
 
 // ---- registers to shared memory ----
 
+// Between stores to the warp's shared memory and loads from it. Unlike subgroupBarrier() it does not order global loads, which
+// stay in flight.
+void sync_warp() {
+  const int kSemantics = gl_SemanticsAcquireRelease | gl_SemanticsMakeAvailable | gl_SemanticsMakeVisible;
+  controlBarrier(gl_ScopeSubgroup, gl_ScopeSubgroup, gl_StorageSemanticsShared, kSemantics);
+}
+
 void store_x(int g) {
   [[unroll]] for (int i = 0; i < kTiles; ++i) {
     int column = i * kTile + lane_id() / 2;
@@ -233,17 +238,15 @@ void store_minima(Header header) {
 }
 #endif
 
-// REQUIRES: every thread of the workgroup calls.
-void end_segment(Header header, bool has_segment) {
-  barrier();
+void end_segment(Header header) {
+  sync_warp();
   w_scales[warp_id() * kPanelRows + lane_id()] = header_d(header);
   if (lane_id() < kColumns) x_scales[warp_id() * kColumns + lane_id()] = x_d;
 #if HAS_MIN
   w_mins[warp_id() * kPanelRows + lane_id()] = header_dmin(header);
   store_minima(header);
 #endif
-  barrier();
-  if (!has_segment) return;
+  sync_warp();
   AccF32 x_scale[kMaxTiles];
   [[unroll]] for (int m = 0; m < kTiles; ++m) coopMatLoad(x_scale[m], x_scales, warp_id() * kColumns + m * kTile, 0, kColumnMajor);
 #if HAS_MIN
@@ -337,8 +340,7 @@ void multiply_group() {
   }
 }
 
-void end_segment(Header header, bool has_segment) {
-  if (!has_segment) return;
+void end_segment(Header header) {
   [[unroll]] for (int t = 0; t < 2 * kTiles; ++t) {
     for (int i = 0; i < totals[0][0].length(); ++i) {
       precise float value = totals[t / 2][t % 2][i] + sums[t / 2][t % 2][i];
@@ -348,29 +350,28 @@ void end_segment(Header header, bool has_segment) {
 }
 #endif
 
-// Multiplies the warp's K split; the segment at next_weights (0: none) is prefetched at the end. REQUIRES: every thread of the
-// workgroup calls; begin_x(), and the first segment is prefetched.
+// Multiplies the warp's K split; the segment at next_weights (0: none) is prefetched at the end. REQUIRES: begin_x(), and the
+// first segment is prefetched.
 void multiply(Work work, uint64_t next_weights) {
-  int begin = split_begin(), end = split_end(), n_rounds = (p.parts[0].n_segments + kKSplits - 1) / kKSplits;
+  int end = split_end();
   [[unroll]] for (int t = 0; t < 2 * kTiles; ++t) totals[t / 2][t % 2] = AccF32(0);
-  [[dont_unroll]] for (int s = begin; s < begin + n_rounds; ++s) {
-    bool has_segment = s < end;  // splits differ by one segment
+  [[dont_unroll]] for (int s = split_begin(); s < end; ++s) {
     Header header = header_prefetch;
     int next_s = min(s + 1, end - 1);
-    uint64_t next = s + 1 < end ? weights_of(work, s + 1) : has_segment ? next_weights : 0ul;
+    uint64_t next = s + 1 < end ? weights_of(work, s + 1) : next_weights;
     if (next != 0ul) header_prefetch = load_header(next, lane_id());
     begin_segment();
-    load_factors(Q8_BLOCK == 32 || !has_segment ? next_s : s);
+    load_factors(Q8_BLOCK == 32 ? next_s : s);
     [[unroll]] for (int g = 0; g < kSegmentGroups; ++g) {
-      barrier();  // the group before has been read
+      sync_warp();  // the group before has been read
       store_x(g);
       store_weights(w_prefetch[g], header, g);
       if (next != 0ul) w_prefetch[g] = load_group(next, lane_id(), g);
-      load_x(g + kGroupsAhead < kSegmentGroups && has_segment ? s : next_s, (g + kGroupsAhead) % kSegmentGroups);
-      barrier();
-      if (has_segment) multiply_group();
+      load_x(g + kGroupsAhead < kSegmentGroups ? s : next_s, (g + kGroupsAhead) % kSegmentGroups);
+      sync_warp();
+      multiply_group();
     }
-    end_segment(header, has_segment);
+    end_segment(header);
   }
 }
 
@@ -379,7 +380,7 @@ void multiply(Work work, uint64_t next_weights) {
 #include "write_vec4.glsl"
 
 void store_results() {
-  barrier();
+  sync_warp();
   [[unroll]] for (int t = 0; t < 2 * kTiles; ++t) {
     int to = stage_begin() + t / 2 * kTile * kResultStride + t % 2 * (kTile / 4);
     coopMatStore(totals[t / 2][t % 2], stage, to, kResultStride, kRowMajor);
