@@ -13,7 +13,7 @@ bool Lowering::stages_row(const gpu::MatmulCall& call) const {
 // For enough rows; either all experts of a model or none.
 bool Lowering::uses_coopmat(const DeviceMatrix& matrix, bool is_expert) const {
   if (device_.coopmat_k == 0 || matrix.format->q8_block == 0) return false;
-  return !is_expert || workspace_.has_matrix_experts();
+  return !is_expert || (workspace_.has_matrix_experts() && workspace_.expert_tile_rows() != kDotExpertRows);
 }
 
 bool Lowering::uses_gemm_floats(const gpu::MatmulCall& call) const {
@@ -43,8 +43,8 @@ Lowering::MatmulShape Lowering::matmul_shape(const gpu::MatmulCall& call, int64_
   const std::string format(matrix.format->name);
   const ExpertMode expert_mode = !is_expert ? kDense : is_small_batch ? kPairPerTile : kSortedTiles;
   // The tiles of experts are those of the largest step of the class.
-  const bool is_small_gemm = is_expert ? !is_small_batch && workspace_.expert_tile_rows() == kSmallTileRows
-                                       : uses_gemm_small(x_rows, /*is_expert=*/false);
+  const bool is_small_gemm =
+      is_expert ? !is_small_batch && workspace_.expert_tile_rows() == kSmallTileRows : uses_gemm_small(x_rows);
   if (is_small_gemm && uses_coopmat(matrix, is_expert)) {
     const int n_tiles = is_expert || x_rows <= kSmallTileRows ? 1 : 2;
     return {{"gemm_small." + format,

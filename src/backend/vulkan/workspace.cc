@@ -16,11 +16,27 @@ bool has_matrix_experts(const Graph& graph, const gpu::Weights& weights, const C
          });
 }
 
-gpu::KernelLimits kernel_limits(const Capabilities& device, const Bucket& bucket) {
+// Tiles of experts in steps of the bucket. On cooperative matrices 16 rows cost as much as one: they pay if an expert
+// has several.
+int expert_tile_rows(const Graph& graph, const Capabilities& device, const Bucket& bucket, bool has_matrix_experts) {
+  if (!has_matrix_experts) return tuning_of(device).prefill_rows;
+  if (bucket.max_tokens > kMaxSmallRows) return kMatrixExpertRows;
+  int64_t rows_per_expert = 0;  // on average
+  for (const Node& n : graph.nodes()) {
+    if (n.op != Op::moe_route) continue;
+    const int64_t n_pairs = bucket.max_tokens * n.as<MoeRouteParams>().n_used;
+    rows_per_expert = std::max(rows_per_expert, n_pairs / graph.info(n.in[0]).shape.elems());
+  }
+  return rows_per_expert <= kDotExpertRows ? kDotExpertRows : kSmallTileRows;
+}
+
+// has_small_experts: gemm_small.comp multiplies them.
+gpu::KernelLimits kernel_limits(const Capabilities& device, const Bucket& bucket, bool has_small_experts) {
   // The activation after gemm_small.comp is a dispatch of its own, which quantizes its result for the next matmul.
   const bool has_coopmat = device.coopmat_k > 0;
-  const auto has_gated_epilogue = [has_coopmat](const PanelFormat& format, bool has_experts, int64_t n_rows) {
-    return !has_coopmat || format.q8_block == 0 || !uses_gemm_small(n_rows, has_experts);
+  const auto has_gated_epilogue = [=](const PanelFormat& format, bool has_experts, int64_t n_rows) {
+    if (!has_coopmat || format.q8_block == 0) return true;
+    return has_experts ? !has_small_experts || n_rows <= kMaxSplitTokens : !uses_gemm_small(n_rows);
   };
   return {.max_warp_head_dim = 2 * kSegmentElems,
           .max_matmul_parts = kMaxParts,
@@ -70,9 +86,9 @@ const gpu::KernelFormats& kernel_formats() {
   return kFormats;
 }
 
-bool uses_gemm_small(int64_t n_rows, bool is_expert) {
+bool uses_gemm_small(int64_t n_rows) {
   constexpr int64_t kMaxDotRows = 4;
-  return n_rows > (is_expert ? kMaxSplitTokens : kMaxDotRows) && n_rows <= kMaxSmallRows;
+  return n_rows > kMaxDotRows && n_rows <= kMaxSmallRows;
 }
 
 int max_float_inputs(const Capabilities& device) {
@@ -86,14 +102,14 @@ Result<std::unique_ptr<Workspace>> Workspace::allocate(const Graph& graph, const
                                                        const gpu::Cache& cache, gpu::Device& device,
                                                        const Capabilities& capabilities, const Bucket& bucket) {
   const bool has_matrix_experts = vulkan::has_matrix_experts(graph, weights, capabilities);
-  const int matrix_rows = uses_gemm_small(bucket.max_tokens, /*is_expert=*/true) ? kSmallTileRows : kMatrixExpertRows;
+  const int tile_rows = vulkan::expert_tile_rows(graph, capabilities, bucket, has_matrix_experts);
   // Few tokens of one sequence have a grid of KV splits; in larger steps most tokens are those of prompts.
   constexpr int kMaxUnitTokens = 256;
   const bool has_units = bucket.max_seqs > 1 && bucket.max_tokens <= kMaxUnitTokens;
   const gpu::WorkspaceOptions options{
-      .kernels = kernel_limits(capabilities, bucket),
+      .kernels = kernel_limits(capabilities, bucket, has_matrix_experts && tile_rows == kSmallTileRows),
       .upload = {.has_logit_rows = true, .attention_blocks = has_units ? 2 * multiprocessors_of(capabilities) : 0},
-      .expert_tile_rows = has_matrix_experts ? matrix_rows : tuning_of(capabilities).prefill_rows,
+      .expert_tile_rows = tile_rows,
       .sample_splits = kSampleSplits,
       .counts_rows = true};
   std::unique_ptr<Workspace> workspace(new Workspace(graph, weights, cache, bucket, options));

@@ -21,12 +21,13 @@ const gpu::KernelFormats& kernel_formats();  // the files of shader/format and s
 inline constexpr int kMaxQuantizedInputs = 16384;
 int max_float_inputs(const Capabilities& device);
 
-// Rows of one expert per tile on cooperative matrices: gemm.comp, gemm_planes.comp.
-inline constexpr int kMatrixExpertRows = 64;
+// Rows of one expert per tile on cooperative matrices: gemm.comp, gemm_planes.comp; on integer dot products in steps of
+// few rows, if experts have no more on average.
+inline constexpr int kMatrixExpertRows = 64, kDotExpertRows = 4;
 // Rows of activations per tile of gemm_small.comp, which runs matmuls of up to kMaxSmallRows rows.
 inline constexpr int kSmallTileRows = 16, kMaxSmallRows = 64;
-// Fewer rows are faster on integer dot products: all of them, or of experts, which rarely have a row in common.
-bool uses_gemm_small(int64_t n_rows, bool is_expert);
+// For dense matrices; fewer rows are faster on integer dot products.
+bool uses_gemm_small(int64_t n_rows);
 
 // (cos, sin) of multiples of kFinePositions, and of the positions between them.
 struct RopeBuffers {
