@@ -87,7 +87,7 @@ Result<DeviceChoice> parse_device(std::string_view text) {
 
 DeviceLimits limits_of_capability(DeviceLimits limits, int major, int minor) {
   constexpr int kTuringBytes = 64 << 10, kGeForceBytes = 99 << 10, kA100Bytes = 163 << 10;
-  const bool is_data_center = (minor == 0 && major <= 10) || (major == 8 && minor == 7);
+  const bool is_data_center = major == 9 || major == 10 || (major == 8 && (minor == 0 || minor == 7));
   const int shared_bytes = major < 8         ? kTuringBytes
                            : !is_data_center ? kGeForceBytes
                            : major == 8      ? kA100Bytes

@@ -1,6 +1,6 @@
 // MoE down and combine: the weighted sum of the selected experts' down projections, which have an input row each, plus
-// the gated shared expert and the residual. Each of a few tokens has its own blocks. A program begins with the format (Formats), kShape, kPdl, and its policies:
-// Rows, Experts and SharedDown.
+// the gated shared expert and the residual. Each of a few tokens has its own blocks. A program begins with the format
+// (Formats), kShape, kPdl, and its policies: Rows, Experts and SharedDown.
 #include "backend/simt/gemv_epilogue.h"
 #include "backend/simt/gemv_pipeline.h"
 #include "backend/simt/gemv_routing.h"

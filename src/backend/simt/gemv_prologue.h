@@ -118,7 +118,7 @@ struct SharedRow {
  private:
   // The lane's eight, of a row that may be in mma order.
   static ZINC_DEVICE int2 load_words(const Q8Activation& x, const signed char* segment) {
-    if (kColumns * kTokens == 1 || !x.is_in_mma_order) return reinterpret_cast<const int2*>(segment)[lane_id()];
+    if (!x.is_in_mma_order) return reinterpret_cast<const int2*>(segment)[lane_id()];
     const int* words = reinterpret_cast<const int*>(segment);
     const int group = lane_id() / 4, word = lane_id() % 4 * 2;
     return make_int2(words[mma_word(group, word)], words[mma_word(group, word + 1)]);

@@ -30,7 +30,8 @@ GemvSchedule::GemvSchedule(const GemvWork& work, const DeviceLimits& device) : w
   size_shared_memory(decode_block_bytes(device));
   if (work.n_tokens == 1) return;
   shape_.blocks_per_token = static_cast<int>(n_blocks_);
-  n_blocks_ = std::max<int64_t>(device.n_sms, work.n_tokens * n_blocks_);  // blocks without work keep block placement
+  // Blocks without work keep block placement.
+  n_blocks_ = std::max<int64_t>(device.n_sms / shape_.cluster_size * shape_.cluster_size, work.n_tokens * n_blocks_);
 }
 
 std::vector<const PanelFormat*> GemvSchedule::formats() const {

@@ -199,6 +199,36 @@ TEST(GemvSchedule, a_router_fits_the_smallest_shared_memory) {
   EXPECT_LE(GemvSchedule(w, kTuring).shared_bytes(), static_cast<size_t>(kTuring.max_shared_bytes));
 }
 
+TEST(GemvSchedule, tokens_have_equally_many_blocks_in_whole_clusters) {
+  for (const int n_sms : {4, 33, kSms}) {
+    DeviceLimits device = kH200;
+    device.n_sms = n_sms;
+    GemvWork w = work(2048, {part("q4_k", 512)});
+    w.n_matrices = 2;
+    w.n_tokens = 8;
+    w.n_selected = 8;
+    const GemvSchedule s(w, device);
+    const int cluster_size = s.shape().cluster_size, n_blocks = s.shape().blocks_per_token;
+    EXPECT_GT(n_blocks, 0) << n_sms;
+    EXPECT_EQ(n_blocks % cluster_size, 0) << n_sms;
+    EXPECT_EQ(s.n_blocks() % cluster_size, 0) << n_sms;
+    EXPECT_GE(s.n_blocks(), 8 * n_blocks) << n_sms;
+  }
+}
+
+TEST(GemvSchedule, few_rows_fit_shared_memory) {
+  for (const int n_columns : {2, 3, 4, 8}) {
+    for (const char* format : {"q4_k", "q6_k", "q8_0", "mxfp4"}) {
+      for (const int n_out : {1024, 4096, 151936}) {
+        GemvWork w = work(192 / n_columns * 256, {part(format, n_out)});
+        w.n_columns = n_columns;
+        SCOPED_TRACE(fmt::format("{} columns, {}, {}", n_columns, format, n_out));
+        EXPECT_LE(GemvSchedule(w, kH200).shared_bytes(), static_cast<size_t>(kH200.max_shared_bytes));
+      }
+    }
+  }
+}
+
 TEST(GemvSchedule, without_dependent_launch_a_block_has_all_shared_memory) {
   const GemvWork w = work(4096, {part("q4_k", 4096)});
   const GemvSchedule s(w, kRtx4090);

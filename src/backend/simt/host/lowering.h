@@ -15,7 +15,7 @@
 
 namespace zinc::simt::host {
 
-// Batch-1 decode with dependent launch: chooses the shared memory of each call so that blocks of two consecutive
+// Steps of few rows with dependent launch: chooses the shared memory of each call so that blocks of two consecutive
 // launches fit on an SM, and not two of the same launch.
 void place_shared_memory(std::span<KernelCall> calls, const DeviceLimits& device);
 
