@@ -63,9 +63,9 @@ def jobs_of(parts, options):
     build, backend = options.build, options.backend
     cases = f"All/Conformance.*/{backend}_*"
     if backend == "cuda":
-        cases += ":GpuTest.*:Device*:*GemmSmall*:*DeltaLayer*:*MoeKernels*"
+        cases += ":GpuTest.*:Device*:*GemmSmall*:*DeltaLayerTest*:*MoeKernels*"
     else:
-        cases += f":All/VulkanFewRows.*/{backend}_*"
+        cases += f":All/VulkanFewRows.*/{backend}_*:All/VulkanDeltaLayer.*/{backend}_*"
     others = f"-*{backend}_llvmpipe*:*{backend}_emulated*"
     all_jobs = [
         *shards("steps", build / "step_test", f"*/{backend}_*{others}", 6),
