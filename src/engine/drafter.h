@@ -1,0 +1,49 @@
+// Drafts tokens for speculative decoding. A verification step feeds a sequence's draft after its last token; the engine
+// keeps the drafted tokens that it would have sampled itself. A wrong draft costs time and never changes an output.
+// Engine thread only.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/token_id.h"
+#include "cache/kv_cache.h"
+#include "engine/request.h"
+
+namespace zinc {
+
+// One sequence of the next step.
+struct DraftQuery {
+  RequestId id = 0;
+  std::span<const TokenId> tokens = {};  // prompt and output; the last one has not been fed to the target model
+  const SequenceCache* cache = nullptr;  // has pages for the last token and max_tokens further ones
+  int max_tokens = 0;
+  std::vector<TokenId> draft = {};  // the result; may be shorter than max_tokens, or empty
+};
+
+// Tokens of one sequence that the target model was fed and that are part of the sequence: a prefill chunk, or the
+// accepted rows of a verification step.
+struct AcceptedRows {
+  RequestId id = 0;
+  const SequenceCache* cache = nullptr;
+  int begin = 0;                         // position of the first token
+  std::span<const TokenId> tokens = {};  // [n]
+  std::span<const float> hidden = {};    // [n, dim]: the target model's hidden states, if needs_hidden()
+};
+
+class Drafter {
+ public:
+  virtual ~Drafter() = default;
+  virtual std::string_view name() const = 0;  // "ngram"
+  virtual bool needs_hidden() const { return false; }
+  // Drafts for all sequences of a step at once.
+  virtual Status draft(std::span<DraftQuery> queries) = 0;
+  // After every step, for each of its sequences. A position may come again with another token: then the tokens from
+  // there on are replaced (a preempted request that is resumed).
+  virtual void observe(const AcceptedRows& rows) { static_cast<void>(rows); }
+  virtual void remove(RequestId id) { static_cast<void>(id); }  // the sequence has ended or was preempted
+};
+
+}  // namespace zinc
