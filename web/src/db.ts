@@ -2,27 +2,30 @@
 import type { Conversation, Draft, Message, TokenChoice } from './types';
 
 const kName = 'zinc';
-type Migration = (db: IDBDatabase, transaction: IDBTransaction) => void;
+type Migration = (db: IDBDatabase, transaction: IDBTransaction) => Promise<void>;
 
-function eachRecord<T>(store: IDBObjectStore, visit: (record: T, cursor: IDBCursorWithValue) => void): void {
-  store.openCursor().onsuccess = (event) => {
-    const cursor = (event.target as IDBRequest<IDBCursorWithValue | null>).result;
-    if (!cursor) return;
-    visit(cursor.value as T, cursor);
-    cursor.continue();
-  };
+// Resolves after the last record: a migration may read what the previous one wrote.
+function eachRecord<T>(store: IDBObjectStore, visit: (record: T, cursor: IDBCursorWithValue) => void): Promise<void> {
+  return new Promise((resolve) => {
+    store.openCursor().onsuccess = (event) => {
+      const cursor = (event.target as IDBRequest<IDBCursorWithValue | null>).result;
+      if (!cursor) return resolve();
+      visit(cursor.value as T, cursor);
+      cursor.continue();
+    };
+  });
 }
 
 const kMigrations: Migration[] = [
   // 1: conversations with their messages embedded.
-  (db) => {
+  async (db) => {
     db.createObjectStore('conversations', { keyPath: 'id' });
   },
   // 2: messages in their own store, so that changing one message does not rewrite all of them.
-  (db, transaction) => {
+  async (db, transaction) => {
     const messages = db.createObjectStore('messages', { keyPath: 'id' });
     messages.createIndex('conversation', 'conversation');
-    eachRecord<Conversation & { messages?: Message[] }>(transaction.objectStore('conversations'), (record, cursor) => {
+    await eachRecord<Conversation & { messages?: Message[] }>(transaction.objectStore('conversations'), (record, cursor) => {
       const { messages: embedded = [], ...rest } = record;
       for (const message of embedded) messages.put({ ...message, conversation: rest.id });
       cursor.update({ ...rest, settings: rest.settings ?? {}, head: rest.head ?? embedded.at(-1)?.id ?? null });
@@ -30,21 +33,28 @@ const kMigrations: Migration[] = [
   },
   // 3: token probabilities in their own store, since they are many times larger than the text; drafts here, since an
   // attachment may exceed the quota of localStorage.
-  (db, transaction) => {
+  async (db, transaction) => {
     const tokens = db.createObjectStore('tokens', { keyPath: 'id' });
     tokens.createIndex('conversation', 'conversation');
     const drafts = db.createObjectStore('drafts', { keyPath: 'id' });
-    eachRecord<Message>(transaction.objectStore('messages'), (record, cursor) => {
+    await eachRecord<Message>(transaction.objectStore('messages'), (record, cursor) => {
       if (!record.tokens) return;
       const { tokens: list, ...rest } = record;
       tokens.put({ id: record.id, conversation: record.conversation, list });
       cursor.update({ ...rest, hasTokens: true });
     });
-    eachRecord<Conversation & { draft?: Draft }>(transaction.objectStore('conversations'), (record, cursor) => {
+    await eachRecord<Conversation & { draft?: Draft }>(transaction.objectStore('conversations'), (record, cursor) => {
       if (!record.draft) return;
       const { draft, ...rest } = record;
       drafts.put({ id: record.id, ...draft });
       cursor.update(rest);
+    });
+  },
+  // 4: the tokens of an answer as JSON text. A record of thousands of objects blocks the page for 40 ms: the browser copies it twice
+  // when it is stored.
+  async (_, transaction) => {
+    await eachRecord<{ list: TokenChoice[] }>(transaction.objectStore('tokens'), (record, cursor) => {
+      cursor.update({ ...record, list: JSON.stringify(record.list) });
     });
   },
 ];
@@ -65,7 +75,11 @@ function open(onClose: () => void): Promise<IDBDatabase> {
   return new Promise((resolve, reject) => {
     const request = indexedDB.open(kName, kMigrations.length);
     request.onupgradeneeded = (event) => {
-      for (const migrate of kMigrations.slice(event.oldVersion)) migrate(request.result, request.transaction!);
+      const transaction = request.transaction!;
+      const migrateAll = async () => {
+        for (const migrate of kMigrations.slice(event.oldVersion)) await migrate(request.result, transaction);
+      };
+      migrateAll().catch(() => transaction.abort());
     };
     request.onsuccess = () => {
       request.result.onclose = onClose;
@@ -103,7 +117,8 @@ export const messagesOf = (conversation: string) =>
 export const messageOf = (id: string) => read<Message | undefined>('messages', (store) => store.get(id));
 
 export async function tokensOf(id: string): Promise<TokenChoice[]> {
-  return (await read<{ list: TokenChoice[] } | undefined>('tokens', (store) => store.get(id)))?.list ?? [];
+  const found = await read<{ list: string } | undefined>('tokens', (store) => store.get(id));
+  return found ? (JSON.parse(found.list) as TokenChoice[]) : [];
 }
 
 export async function save(conversations: Conversation[], messages: Message[]): Promise<void> {
@@ -113,7 +128,7 @@ export async function save(conversations: Conversation[], messages: Message[]): 
   for (const { tokens, ...message } of messages) {
     // Thousands of tokens: written once, when the answer has ended.
     const hasNewTokens = tokens && tokens.length > 0 && !message.writing;
-    if (hasNewTokens) transaction.objectStore('tokens').put({ id: message.id, conversation: message.conversation, list: tokens });
+    if (hasNewTokens) transaction.objectStore('tokens').put({ id: message.id, conversation: message.conversation, list: JSON.stringify(tokens) });
     transaction.objectStore('messages').put({ ...message, hasTokens: hasNewTokens || message.hasTokens });
   }
   return completed(transaction);

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import test from 'node:test';
 import {
-  attach, finishedAnswer, importFile, interruptedConversation, kPhone, openPage, readStore, replyWith, sendMessage,
-  sleep, useProxy,
+  attach, finishedAnswer, importFile, interruptedConversation, kPhone, openPage, readStore, renderedAnswer, replyWith, sendMessage,
+  sleep, untilStable, useProxy,
 } from './harness.mjs';
 
 const proxy = useProxy();
@@ -38,7 +38,9 @@ test('chat by touch: stream, reasoning, code, stop, continue, regenerate, branch
   assert.equal((await page.locator('.thought .prose').innerText()).trim(), 'Let me see.');
   await tap(page, 'Wrap');
   await tap(page, 'Stop');
-  let answer = await finishedAnswer(page);
+  // The library of formulas may arrive late and shift the layout: a tap would hit the place where the button was.
+  let answer = await renderedAnswer(page);
+  await untilStable(page);
   await answer.locator('.notice.is-stopped').getByRole('button', { name: 'Continue' }).tap();
   await page.locator('.prose', { hasText: 'and on.' }).waitFor();
   await finishedAnswer(page);

@@ -130,7 +130,7 @@ test('choosing an alternative token starts a branch that continues from it', asy
   await finishedAnswer(page);
   const list = (await readStore(page)).messages.filter((message) => message.role === 'assistant').sort((a, b) => a.created - b.created);
   const records = (await readStore(page)).tokens;
-  const [first, second] = list.map((message) => records.find((entry) => entry.id === message.id).list);
+  const [first, second] = list.map((message) => JSON.parse(records.find((entry) => entry.id === message.id).list));
   assert.ok(list[1].content.startsWith(second.slice(0, 2).map((token) => token.text).join('').trimStart()));
   assert.equal(second[0].text, first[0].text, 'earlier tokens are unchanged');
   assert.notEqual(second[1].text, first[1].text, 'the chosen token differs');

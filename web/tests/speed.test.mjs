@@ -22,28 +22,68 @@ function tokensOf(text) {
   return out;
 }
 
-// Tasks of the page's main thread after `fromMs`, sorted by CPU time, longest first.
-function tasksOf(trace, fromMs) {
-  const events = JSON.parse(trace.toString()).traceEvents;
+// The time of a task depends on the machine and on what else it runs. A fixed amount of work on a second page of the browser, before
+// and after each measurement, tells how slow the machine is at that time: 1 is the machine of the limits below.
+const kCalibrationTasks = 80;
+const kCalibrationCpuMs = 5.6; // of one of these tasks on that machine
+const calibrate = (blank) =>
+  blank.evaluate(async (nTasks) => {
+    const work = () => {
+      performance.mark('calibration');
+      const list = Array.from({ length: 1500 }, (_, i) => ({ text: ` w${i}`, p: Math.exp(-i / 100), top: [i, i + 1] }));
+      const copy = structuredClone(JSON.parse(JSON.stringify(list)));
+      const block = document.createElement('div');
+      for (const { text, p } of copy.slice(0, 400)) {
+        const span = document.createElement('span');
+        span.className = `token p${Math.floor(p * 10)}`;
+        span.textContent = text;
+        block.append(span);
+      }
+      document.body.replaceChildren(block);
+      return block.offsetHeight;
+    };
+    for (let i = 0; i < nTasks; ++i) await new Promise((resolve) => setTimeout(() => resolve(work())));
+  }, kCalibrationTasks);
+
+const kCategories = ['toplevel', 'disabled-by-default-devtools.timeline', 'devtools.timeline', 'blink.user_timing', '__metadata'];
+
+// Traces `run`: the frames and the tasks of the page's main thread after `fromMs`, longest first, and how slow the machine was.
+async function trace(page, fromMs, run) {
+  const browser = await openBrowser();
+  const blank = await page.context().newPage();
+  await page.bringToFront();
+  await calibrate(blank); // compiles it
+  await browser.startTracing(page, { categories: kCategories });
+  await calibrate(blank);
+  await run();
+  await calibrate(blank);
+  const { traceEvents: events } = JSON.parse((await browser.stopTracing()).toString());
+  await blank.close();
   const mains = new Set(events.filter((event) => event.name === 'thread_name' && event.args?.name === 'CrRendererMain').map((event) => `${event.pid}:${event.tid}`));
   const isMain = (event) => mains.has(`${event.pid}:${event.tid}`);
-  const tasks = events.filter((event) => event.ph === 'X' && /RunTask$/.test(event.name) && isMain(event));
+  const all = events.filter((event) => event.ph === 'X' && /RunTask$/.test(event.name) && isMain(event));
+  const marks = events.filter((event) => event.name === 'calibration').sort((a, b) => a.ts - b.ts);
+  const around = marks.map((mark) => all.filter((task) => task.pid === mark.pid && task.tid === mark.tid && mark.ts >= task.ts && mark.ts <= task.ts + task.dur));
+  const tasks = all.filter((task) => !around.some((list) => list.includes(task)));
   assert.ok(tasks.length > 100, `the trace has ${tasks.length} tasks`);
-  const begin = tasks.reduce((least, event) => Math.min(least, event.ts), Infinity);
+  const calibration = around.filter((list) => list.length > 0).map((list) => list.sort((a, b) => b.dur - a.dur)[0]); // tasks nest
+  assert.ok(calibration.length > 2 * kCalibrationTasks - 4, 'the trace lacks at most its first and last tasks');
+  const slownessBy = (duration) => calibration.reduce((sum, task) => sum + task[duration] / 1000, 0) / calibration.length / kCalibrationCpuMs;
+  const begin = marks[kCalibrationTasks - 1].ts;
   const frames = events.filter((event) => event.name === 'FireAnimationFrame' && isMain(event)).map((event) => event.ts / 1000).sort((a, b) => a - b);
   return {
+    slowness: slownessBy('tdur'),
+    wallSlowness: slownessBy('dur'), // with the time that other programs had the CPU
     frames: frames.slice(1).map((at, i) => at - frames[i]).filter((ms) => ms > 1).sort((a, b) => a - b), // several callbacks in one frame count as one
     tasks: tasks
-      .filter((event) => (event.ts - begin) / 1000 > fromMs)
-      .map((event) => ({ at: Math.round((event.ts - begin) / 1000), ms: Math.round(event.dur / 1000), cpuMs: Math.round((event.tdur ?? event.dur) / 1000) }))
+      .filter((task) => (task.ts - begin) / 1000 > fromMs)
+      // The clock of CPU time is coarse: a task of 7 ms may have 15.
+      .map((task) => ({ at: Math.round((task.ts - begin) / 1000), ms: Math.round(task.dur / 1000), cpuMs: Math.round(Math.min(task.tdur, task.dur) / 1000) }))
       .sort((a, b) => b.cpuMs - a.cpuMs),
   };
 }
 
-// A task that was long only because other programs used the CPU does not count.
-const kMaxCpuMs = 40;
-const isLong = (task) => task.ms > 50 && task.cpuMs > kMaxCpuMs;
-const describe = (tasks) => tasks.slice(0, 3).map((task) => `${task.ms} (${task.cpuMs} CPU) at ${task.at}`).join(', ');
+const describe = ({ tasks, slowness }) => `${tasks.slice(0, 3).map((task) => `${task.ms} (${task.cpuMs} CPU) at ${task.at}`).join(', ')}; slowness ${slowness.toFixed(2)}`;
 
 // A timing failure is retried twice, since the machine may be busy. All other failures are final.
 class TooSlow extends Error {}
@@ -63,12 +103,12 @@ const timed = (name, run) =>
       }
     }
   });
-const noLongTask = (tasks) => requireFast(!tasks.some(isLong), `a long task, in ms: ${describe(tasks)}`);
-
-const kCategories = ['toplevel', 'disabled-by-default-devtools.timeline', 'devtools.timeline', '__metadata'];
+// `cpuMs`: on the machine of the calibration, 1.2 to 1.5 times what the longest task takes. A task that was long only because other
+// programs used the CPU does not count.
+const noTaskOver = (cpuMs, found) => requireFast(found.tasks[0].cpuMs <= cpuMs * found.slowness, `a task took too long, in ms: ${describe(found)}`);
 
 // Sends the tokens at the given rate, and traces until the answer has ended and its code is highlighted.
-async function traced(page, tokens) {
+async function streamed(page, tokens) {
   proxy.script = async (reply) => {
     const begin = performance.now();
     for (let i = 0; i < tokens.length; ) {
@@ -78,18 +118,16 @@ async function traced(page, tokens) {
     }
     reply.end();
   };
-  const browser = await openBrowser();
   await page.evaluate(() => {
     const tick = () => requestAnimationFrame(tick);
     tick();
   });
-  await browser.startTracing(page, { categories: kCategories });
-  await sendMessage(page, 'go');
-  await page.waitForFunction(() => document.querySelectorAll('.by-assistant .figures').length === document.querySelectorAll('.by-assistant').length);
-  await finishedAnswer(page);
-  await sleep(1000);
-  const trace = await browser.stopTracing();
-  return tasksOf(trace, 1000);
+  return trace(page, 1000, async () => {
+    await sendMessage(page, 'go');
+    await page.waitForFunction(() => document.querySelectorAll('.by-assistant .figures').length === document.querySelectorAll('.by-assistant').length);
+    await finishedAnswer(page);
+    await sleep(1000);
+  });
 }
 
 // The displayed text of the last answer, formulas as TeX; code with all white space.
@@ -113,9 +151,10 @@ timed('4,000 tokens of Markdown at 300 tokens/s: no long task, frames below 20 m
   const tokens = tokensOf(text);
   assert.ok(tokens.length >= kTokens);
   const { page, close } = await openPage(proxy.url);
-  const { frames, tasks } = await traced(page, tokens);
+  const found = await streamed(page, tokens);
+  const { frames } = found;
   const median = frames[Math.floor(frames.length / 2)];
-  console.log(`# ${tokens.length} tokens: ${frames.length} frames, median frame ${median.toFixed(1)} ms, 99 % under ${frames[Math.floor(frames.length * 0.99)].toFixed(1)} ms; longest tasks in ms: ${describe(tasks)}`);
+  console.log(`# ${tokens.length} tokens: ${frames.length} frames, median frame ${median.toFixed(1)} ms, 99 % under ${frames[Math.floor(frames.length * 0.99)].toFixed(1)} ms; longest tasks in ms: ${describe(found)}`);
   const shown = await seen(page);
   const expected = sampleAsDisplayed.replace(/\s+/g, ' ').trim();
   assert.equal(shown.text, Array(nCopies).fill(expected).join(' '), 'the displayed text is the text sent');
@@ -127,7 +166,7 @@ timed('4,000 tokens of Markdown at 300 tokens/s: no long task, frames below 20 m
   assert.deepEqual(await seen(page), shown, 'the same after a reload');
   requireFast(frames.length > 500, `only ${frames.length} frames`);
   requireFast(median < 20, `the median frame took ${median} ms`);
-  noLongTask(tasks);
+  noTaskOver(24, found);
   await close();
 });
 
@@ -140,11 +179,11 @@ timed('a highlighted code block of 4,000 tokens: no long task', async () => {
   await sendMessage(page, 'warm up');
   await finishedAnswer(page);
   await page.locator('.hljs-keyword').first().waitFor();
-  const { tasks } = await traced(page, tokensOf(text));
+  const found = await streamed(page, tokensOf(text));
   await page.waitForFunction(() => document.querySelectorAll('.by-assistant:last-of-type pre span').length > 1000);
-  console.log(`# code: longest tasks in ms: ${describe(tasks)}`);
+  console.log(`# code: longest tasks in ms: ${describe(found)}`);
   assert.deepEqual((await seen(page)).code, [code]);
-  noLongTask(tasks);
+  noTaskOver(40, found);
   await close();
 });
 
@@ -153,7 +192,6 @@ timed('4,000 tokens with probabilities: no long task, and all are stored', async
   await page.locator('.pill', { hasText: 'Probabilities' }).click();
   const words = Array.from({ length: kTokens }, (_, i) => (i % 30 === 29 ? '\n\n' : ` w${i}`));
   const wire = (text) => ({ token: text, logprob: -0.5, bytes: [...new TextEncoder().encode(text)] });
-  const browser = await openBrowser();
   proxy.script = async (reply) => {
     const begin = performance.now();
     for (let i = 0; i < words.length; ) {
@@ -166,15 +204,15 @@ timed('4,000 tokens with probabilities: no long task, and all are stored', async
     }
     reply.end();
   };
-  await browser.startTracing(page, { categories: kCategories });
-  await sendMessage(page, 'go');
-  await finishedAnswer(page);
-  await sleep(500);
-  const { tasks } = tasksOf(await browser.stopTracing(), 1000);
-  console.log(`# probabilities: longest tasks in ms: ${describe(tasks)}`);
+  const found = await trace(page, 1000, async () => {
+    await sendMessage(page, 'go');
+    await finishedAnswer(page);
+    await sleep(500);
+  });
+  console.log(`# probabilities: longest tasks in ms: ${describe(found)}`);
   const records = (await readStore(page)).tokens;
-  assert.equal(records[0].list.length, kTokens);
-  noLongTask(tasks);
+  assert.equal(JSON.parse(records[0].list).length, kTokens);
+  noTaskOver(36, found);
   await close();
 });
 
@@ -189,7 +227,6 @@ const pathological = {
 for (const [name, [unit, size]] of Object.entries(pathological)) {
   timed(`${name} are displayed without blocking the page, streamed and reopened`, async () => {
     const text = unit.repeat(size / unit.length);
-    const browser = await openBrowser();
     const { page, seen: events, close } = await openPage(proxy.url);
     proxy.script = async (reply) => {
       for (let at = 0; at < text.length; at += 1024) {
@@ -208,15 +245,15 @@ for (const [name, [unit, size]] of Object.entries(pathological)) {
       else if (/^(>|1)/.test(unit)) assert.ok(expected.endsWith(shown) && shown.length > expected.length - 200, `${how}: ${shown.length} of ${expected.length} characters`);
       else assert.equal(shown, expected, how);
     };
-    await browser.startTracing(page, { categories: kCategories });
-    await sendMessage(page, 'go');
-    await check('streamed');
-    await untilMessage(page, (message) => message.role === 'assistant' && !message.writing && message.content === text);
-    await page.reload();
-    await check('reopened');
-    const { tasks } = tasksOf(await browser.stopTracing(), 0);
-    console.log(`# ${name}: longest tasks in ms: ${describe(tasks)}`);
-    requireFast(tasks[0].cpuMs <= kMaxPathologicalMs, `a task took too long, in ms: ${describe(tasks)}`);
+    const found = await trace(page, 0, async () => {
+      await sendMessage(page, 'go');
+      await check('streamed');
+      await untilMessage(page, (message) => message.role === 'assistant' && !message.writing && message.content === text);
+      await page.reload();
+      await check('reopened');
+    });
+    console.log(`# ${name}: longest tasks in ms: ${describe(found)}`);
+    noTaskOver(kMaxPathologicalMs, found);
     assert.deepEqual(events.errors, []);
     await close();
   });
@@ -243,7 +280,6 @@ const kinds = [
 ];
 for (const [kind, answers] of kinds) {
   timed(`500 messages with ${kind} open in less than ${kOpenMs} ms and scroll without a long task`, async () => {
-    const browser = await openBrowser();
     const { page, close } = await openPage(proxy.url);
     await importFile(page, 'x.json', JSON.stringify(conversationOf(answers)));
     await page.locator('.row .title', { hasText: 'Short one' }).waitFor();
@@ -270,19 +306,19 @@ for (const [kind, answers] of kinds) {
       window.atTop = [...document.querySelectorAll('.message')].find((message) => message.getBoundingClientRect().bottom > 60);
       window.topWas = window.atTop.getBoundingClientRect().top;
     });
-    await browser.startTracing(page, { categories: kCategories });
-    for (let i = 0; i < 60; ++i) {
-      await page.mouse.wheel(0, -900);
-      await sleep(16);
-    }
-    await page.waitForFunction(() => window.atTop.getBoundingClientRect().top - window.topWas > 20_000); // of 54,000
-    await page.waitForFunction((n) => document.querySelectorAll('.by-assistant .prose:not(.is-plain) > .block').length > n, nBefore);
-    await sleep(600);
-    const { tasks } = tasksOf(await browser.stopTracing(), 0);
+    const found = await trace(page, 0, async () => {
+      for (let i = 0; i < 60; ++i) {
+        await page.mouse.wheel(0, -900);
+        await sleep(16);
+      }
+      await page.waitForFunction(() => window.atTop.getBoundingClientRect().top - window.topWas > 20_000); // of 54,000
+      await page.waitForFunction((n) => document.querySelectorAll('.by-assistant .prose:not(.is-plain) > .block').length > n, nBefore);
+      await sleep(600);
+    });
     const movedPx = Math.round(await page.evaluate(() => window.atTop.getBoundingClientRect().top - window.topWas));
-    console.log(`# ${kind}: opened in ${times.map((time) => time.toFixed(0)).join(', ')} ms; scrolled ${movedPx} px; longest tasks in ms: ${describe(tasks)}`);
-    requireFast(times[0] < kOpenMs, `the fastest of five openings took ${times[0]} ms`); // the fastest, since other programs slow down the rest
-    noLongTask(tasks);
+    console.log(`# ${kind}: opened in ${times.map((time) => time.toFixed(0)).join(', ')} ms; scrolled ${movedPx} px; longest tasks in ms: ${describe(found)}`);
+    requireFast(times[0] < kOpenMs * Math.max(1, found.wallSlowness), `the fastest of five openings took ${times[0]} ms`); // the fastest, since other programs slow down the rest
+    noTaskOver(40, found);
     await close();
   });
 }
