@@ -296,6 +296,129 @@ TEST_P(RecurrentStepTest, whole_scan_chunks_give_identical_logits_close_to_those
   EXPECT_LE(difference, 2e-2 * largest);  // quantization to 8 bits may round differently
 }
 
+// A verification step: the host keeps the first rows of a sequence and continues from the state after the last of them.
+struct Verification {
+  size_t n_drafts, n_sequences;
+  bool has_decode, has_prefill;  // of further sequences in the same step
+};
+
+class VerifiedSequences {
+ public:
+  VerifiedSequences(StepRunner& runner, const Verification& shape) : runner_(runner), shape_(shape) {
+    static constexpr std::array<size_t, 3> kPrompts = {59, 5, 90};  // the first one's rows include positions 63 and 64
+    for (size_t s = 0; s < shape.n_sequences; ++s) {
+      sequences_.push_back(runner.new_sequence(next_slot_++));
+      n_prompt_.push_back(kPrompts[s]);
+      tokens_.push_back(random_tokens(kPrompts[s] + shape.n_drafts + 1, 70 + static_cast<uint32_t>(s)));
+      feed(runner, sequences_[s], part(tokens_[s], 0, n_prompt_[s]), 0);
+    }
+  }
+
+  // All rows in one step, with the other sequences; compares its outputs.
+  void verify() {
+    TestSequence decoded = runner_.new_sequence(next_slot_++), prefilled = runner_.new_sequence(next_slot_++);
+    const std::vector<TokenId> decoded_tokens = random_tokens(12, 80), prompt = random_tokens(70, 81);
+    feed(runner_, decoded, part(decoded_tokens, 0, 11), 0);
+    std::vector<SequenceTokens> batch;
+    if (shape_.has_prefill) batch.push_back({&prefilled, 0, prompt});
+    for (size_t s = 0; s < sequences_.size(); ++s) {
+      std::vector<int>& slots = row_slots_.emplace_back(1, sequences_[s].slot);
+      while (slots.size() <= shape_.n_drafts) slots.push_back(next_slot_++);
+      const int32_t position = static_cast<int32_t>(n_prompt_[s]);
+      batch.push_back({&sequences_[s], position, part(tokens_[s], n_prompt_[s], tokens_[s].size()), {}, true, slots});
+    }
+    if (shape_.has_decode) batch.push_back({&decoded, 11, {decoded_tokens[11]}});
+    const std::vector<SequenceOutput> outputs = runner_.step(batch);
+    size_t at = 0;
+    if (shape_.has_prefill) expect_equal(outputs[at++].logits, runner_.step({{&plain_, 0, prompt}})[0].logits);
+    for (size_t s = 0; s < sequences_.size(); ++s, ++at) {
+      expect_equal(outputs[at].logits, expected(tokens_[s], n_prompt_[s]));
+      for (size_t row = 0; row <= shape_.n_drafts; ++row) {
+        const auto begin = outputs[at].logits.begin() + static_cast<ptrdiff_t>(row * kTinyVocabulary);
+        EXPECT_EQ(outputs[at].sampled[row], std::max_element(begin, begin + kTinyVocabulary) - begin);
+      }
+    }
+    if (shape_.has_decode) expect_equal(outputs[at].logits, expected(decoded_tokens, 11));
+    if (shape_.has_decode) expect_continues(decoded, decoded_tokens);
+    if (shape_.has_prefill) expect_equal(step_of(prefilled, 70), step_of(plain_after(prompt), 70));
+  }
+
+  // Keeps n_rows of sequence s. REQUIRES: called with falling n_rows: pages hold the kept rows.
+  void expect_kept(size_t s, size_t n_rows) {
+    TestSequence kept = sequences_[s];
+    kept.slot = row_slots_[s][n_rows - 1];
+    expect_continues(kept, part(tokens_[s], 0, n_prompt_[s] + n_rows));
+  }
+
+ private:
+  // The logits of a run without drafts.
+  Logits expected(const std::vector<TokenId>& tokens, size_t begin) {
+    return tail(feed(runner_, plain_, tokens, 0), begin);
+  }
+  void expect_continues(TestSequence& sequence, std::vector<TokenId> tokens) {
+    const size_t begin = tokens.size();
+    for (const TokenId token : random_tokens(3, 90 + static_cast<uint32_t>(begin))) tokens.push_back(token);
+    expect_equal(feed(runner_, sequence, tokens, begin, 1), expected(tokens, begin));
+  }
+  TestSequence& plain_after(const std::vector<TokenId>& tokens) {
+    runner_.step({{&plain_, 0, tokens}});
+    return plain_;
+  }
+  Logits step_of(TestSequence& sequence, int32_t position) {
+    return runner_.step({{&sequence, position, {7}}})[0].logits;
+  }
+
+  StepRunner& runner_;
+  const Verification shape_;
+  int next_slot_ = 1;
+  TestSequence plain_ = runner_.new_sequence(0);
+  std::vector<TestSequence> sequences_;
+  std::vector<std::vector<TokenId>> tokens_;
+  std::vector<size_t> n_prompt_;
+  std::vector<std::vector<int>> row_slots_;
+};
+
+TEST_P(RecurrentStepTest, after_any_rejected_row_a_sequence_continues_like_one_without_drafts) {
+  for (const Verification& shape : {Verification{1, 1, false, false},
+                                    {3, 1, false, false},
+                                    {7, 1, false, false},
+                                    {1, 3, true, false},
+                                    {3, 3, true, true},
+                                    {7, 3, false, false}}) {
+    SCOPED_TRACE(fmt::format("{} drafted tokens of {} sequences", shape.n_drafts, shape.n_sequences));
+    StepRunner runner(model());
+    VerifiedSequences sequences(runner, shape);
+    sequences.verify();
+    for (size_t s = 0; s < shape.n_sequences; ++s) {
+      for (size_t n_rows = shape.n_drafts + 1; n_rows > 0; --n_rows) sequences.expect_kept(s, n_rows);
+    }
+  }
+}
+
+TEST_P(RecurrentStepTest, only_slots_of_rows_are_written) {
+  const std::vector<TokenId> tokens = random_tokens(30, 91);
+  StepRunner runner(model());
+  TestSequence sequence = runner.new_sequence(0);
+  feed(runner, sequence, part(tokens, 0, 25), 0);
+  runner.cache().copy_state(0, 9);
+  const auto state_of = [&](int slot) {
+    std::vector<std::byte> bytes(runner.cache().state_bytes());
+    EXPECT_TRUE(runner.cache().read_state(slot, bytes).ok());
+    return bytes;
+  };
+  const std::vector<std::byte> before = state_of(0), unused = state_of(5);
+  runner.step({{&sequence, 25, part(tokens, 25, 28), {}, true, {kNoSlot, 4, 3}}});
+  EXPECT_EQ(state_of(0), before);
+  EXPECT_EQ(state_of(5), unused);
+  sequence.slot = 4;
+  expect_equal(feed(runner, sequence, tokens, 27, 1), tail(run_alone(model(), tokens), 27));
+  sequence.slot = 3;
+  expect_equal(feed(runner, sequence, tokens, 28, 1), tail(run_alone(model(), tokens), 28));
+  sequence.slot = 9;  // into the sequence's own slot, not after its first row
+  runner.step({{&sequence, 25, part(tokens, 25, 28), {}, true, {3, 9, 4}}});
+  expect_equal(feed(runner, sequence, tokens, 27, 1), tail(run_alone(model(), tokens), 27));
+}
+
 TEST_P(RecurrentStepTest, the_recurrent_state_matters) {
   const std::vector<TokenId> tokens = random_tokens(60, 12);
   StepRunner runner(model());

@@ -15,6 +15,7 @@ namespace zinc {
 inline constexpr int kPageTokens = 32;  // positions per KV page
 using PageId = int32_t;
 inline constexpr PageId kNoPage = -1;  // a page outside its layer's window, released
+inline constexpr int kNoSlot = -1;     // of recurrent states
 
 struct AttentionCache {
   int kv_heads = 0;  // 0: this layer has no keys and values of its own

@@ -10,7 +10,7 @@ namespace zinc {
 
 struct StepRunner::Arrays {
   std::vector<TokenId> tokens;
-  std::vector<int32_t> positions, seq_begin = {0}, slots, rows;
+  std::vector<int32_t> positions, seq_begin = {0}, slots, row_slots, rows;
   std::vector<std::vector<PageId>> pages;  // per group
   std::vector<PageTable> tables;
   std::vector<float> hidden;
@@ -20,6 +20,7 @@ struct StepRunner::Arrays {
             .positions = positions,
             .seq_begin = seq_begin,
             .slots = slots,
+            .row_slots = row_slots,
             .page_tables = tables,
             .output_rows = rows,
             .logit_rows = rows,
@@ -69,7 +70,7 @@ StepRunner::StepRunner(const LoadedModel& model, PageOrder order, const Format& 
   Backend& backend = model.backend();
   cache_ = std::move(backend.allocate_cache(model.model().caches, sizes).value());
   const Bucket bucket{
-      .max_tokens = kMaxTokens, .max_seqs = kSlots, .max_outputs = kMaxTokens, .min_class_tokens = min_class_tokens};
+      .max_tokens = kMaxTokens, .max_seqs = kMaxSeqs, .max_outputs = kMaxTokens, .min_class_tokens = min_class_tokens};
   const auto compile = [&](const Graph& graph) {  // each step runs its own class
     std::unique_ptr<Plan> plan = std::move(backend.compile(graph, model.weights(), *cache_, bucket).value());
     ZINC_CHECK(plan->wait_until_prepared().ok());
@@ -101,7 +102,13 @@ void StepRunner::add_pages(TestSequence& sequence, int32_t end_position) {
 
 std::unique_ptr<StepRunner::Arrays> StepRunner::prepare(const std::vector<SequenceTokens>& batch) {
   auto arrays = std::make_unique<Arrays>();
+  const bool has_row_slots = std::ranges::any_of(batch, [](const auto& part) { return !part.row_slots.empty(); });
   for (const SequenceTokens& part : batch) {
+    arrays->row_slots.insert(arrays->row_slots.end(), part.row_slots.begin(), part.row_slots.end());
+    if (has_row_slots && part.row_slots.empty()) {
+      arrays->row_slots.insert(arrays->row_slots.end(), part.tokens.size(), kNoSlot);
+      arrays->row_slots.back() = part.sequence->slot;
+    }
     for (size_t i = 0; i < part.tokens.size(); ++i) {
       arrays->tokens.push_back(part.tokens[i]);
       arrays->positions.push_back(part.position + static_cast<int32_t>(i));

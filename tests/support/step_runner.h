@@ -42,8 +42,9 @@ struct SequenceTokens {
   TestSequence* sequence;
   int32_t position;  // of the first token
   std::vector<TokenId> tokens;
-  std::vector<float> hidden = {};  // for draft graphs
-  bool has_output = true;          // of last_logits()
+  std::vector<float> hidden = {};   // for draft graphs
+  bool has_output = true;           // of last_logits()
+  std::vector<int> row_slots = {};  // as in StepInputs; empty: only the state after the last token is written
 };
 
 struct SequenceOutput {
@@ -75,7 +76,7 @@ class StepRunner {
   CacheMemory& cache() { return *cache_; }
   const std::vector<PageGroup>& groups() const { return groups_; }
 
-  static constexpr int kSlots = 6, kMaxTokens = 256, kPages = 40;
+  static constexpr int kSlots = 32, kMaxSeqs = 6, kMaxTokens = 256, kPages = 40;
 
  private:
   struct Arrays;  // the storage of a StepInputs

@@ -250,6 +250,7 @@ void CpuPlan::read_inputs(const StepInputs& inputs) {
   ZINC_CHECK(n_seqs > 0 && n_seqs <= static_cast<size_t>(bucket_.max_seqs) && inputs.seq_begin.size() == n_seqs + 1);
   ZINC_CHECK(inputs.output_rows.size() <= static_cast<size_t>(bucket_.max_outputs));
   ZINC_CHECK(n_started_ - n_waited_ < results_.size());
+  check_row_slots(inputs);
   in_ = inputs;
   n_token_rows_ = n_tokens;
   has_dropped_rows_ = false;

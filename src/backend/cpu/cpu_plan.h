@@ -123,13 +123,14 @@ class CpuPlan final : public Plan {
                 size_t first, size_t end) const;
   void multiply_linear(size_t node, std::span<float* const> outs, size_t first, size_t end) const;
   template <class Fn>
-  void for_each_sequence(const Fn& fn) const;  // fn(seq, slot, first token, end token, starts at position 0)
+  void for_each_sequence(const Fn& fn) const;  // fn(seq, first token, end token, starts at position 0)
   void group_by_expert(std::span<const int32_t> selected, size_t n_experts);
   const ThreadScratch& thread_scratch() const { return scratch_[ThreadPool::current_thread()]; }
   PageId page_at(int group, size_t seq, int32_t position) const;
   void write_kv(const Node& node, int layer);
   Status reserve_attention();
   AttentionHeads heads_of(const Node& node) const;
+  int attention_tile_tokens(const AttentionHeads& heads) const;
   KvChunks kv_chunks_of(const AttentionHeads& heads, const AttentionTile& tile) const;
   QueryRows rows_of(size_t node, const AttentionHeads& heads, size_t task) const;
   void attend(const AttentionHeads& heads, const QueryRows& rows, const KvChunks& kv_chunks, int chunk,

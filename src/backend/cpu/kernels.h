@@ -44,7 +44,8 @@ struct DeltaTask {
   size_t qk_stride, v_stride, gate_stride;  // from token to token
   float* out;
   size_t out_stride;
-  float* state;  // [k_dim][v_dim]
+  float* state;              // [k_dim][v_dim]
+  float* const* row_states;  // [n_tokens]: where the state after each token is written; nullptr: all to `state`
   int n_tokens, k_dim, v_dim;
   float a, dt_bias, q_scale;
 };

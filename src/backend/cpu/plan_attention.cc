@@ -5,13 +5,15 @@
 #include <limits>
 
 #include "backend/cpu/plan_rows.h"
+#include "base/ceil_div.h"
 
 namespace zinc::cpu {
 namespace {
 
-constexpr int kChunkPages = 16;          // 512 positions: enough chunks for a few threads at some thousand positions
-constexpr int kPrefetchPages = 4;        // prefetched of the next chunk, which usually runs on the same thread
-constexpr size_t kMaxSplitKvTokens = 4;  // steps of up to this many tokens use split-KV
+constexpr int kChunkPages = 16;           // 512 positions: enough chunks for a few threads at some thousand positions
+constexpr int kPrefetchPages = 4;         // prefetched of the next chunk, which usually runs on the same thread
+constexpr int64_t kMinAttentionRows = 4;  // of a task: fewer do not share the keys and values that they load
+constexpr size_t kMaxSplitKvTokens = 4;   // steps of up to this many tokens use split-KV
 
 }  // namespace
 
@@ -75,6 +77,18 @@ CpuPlan::AttentionHeads CpuPlan::heads_of(const Node& n) const {
   return heads;
 }
 
+// As many tokens as a task takes, but fewer in a step with few of them: every thread gets several tasks. Eight rows of
+// one sequence with three KV heads on two threads: 1.4 times as fast as three tasks.
+int CpuPlan::attention_tile_tokens(const AttentionHeads& heads) const {
+  constexpr int64_t kTasksPerThread = 4;
+  const int64_t heads_per_task = static_cast<int64_t>(heads.heads_per_task);
+  const int64_t tasks_per_tile = heads.kv.kv_heads * static_cast<int64_t>(heads.tasks_per_kv_head);
+  const int64_t n_tiles = ceil_div(kTasksPerThread * threads_.n_threads(), tasks_per_tile);
+  const int64_t most = std::max<int64_t>(1, kMaxAttentionRows / heads_per_task);
+  const int64_t least = std::min(most, ceil_div(kMinAttentionRows, heads_per_task));
+  return static_cast<int>(std::clamp(std::ssize(tokens_) / n_tiles, least, most));
+}
+
 // Tasks are (tile of tokens, KV head), largest first: prefill comes after decode in a step, and the last tokens attend
 // to most positions. Tasks are assigned round-robin, so that each thread starts with large ones and ends with small
 // ones, which other threads can steal.
@@ -82,7 +96,7 @@ void CpuPlan::run_attention(size_t i) {
   const Node& n = node(i);
   const AttentionHeads heads = heads_of(n);
   if (n.in[1]) write_kv(n, heads.params.cache_layer);
-  const int tile_tokens = static_cast<int>(std::max<size_t>(1, kMaxAttentionRows / heads.heads_per_task));
+  const int tile_tokens = attention_tile_tokens(heads);
   tiles_.clear();
   for (size_t s = 0; s < in_.slots.size(); ++s) {
     for (int t = in_.seq_begin[s]; t < in_.seq_begin[s + 1]; t += tile_tokens) {

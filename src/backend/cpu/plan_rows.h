@@ -17,7 +17,7 @@ template <class Fn>
 void CpuPlan::for_each_sequence(const Fn& fn) const {
   for (size_t s = 0; s < in_.slots.size(); ++s) {
     const size_t begin = static_cast<size_t>(in_.seq_begin[s]), end = static_cast<size_t>(in_.seq_begin[s + 1]);
-    if (begin < end) fn(in_.slots[s], begin, end, in_.positions[begin] == 0);
+    if (begin < end) fn(s, begin, end, in_.positions[begin] == 0);
   }
 }
 

@@ -53,6 +53,7 @@ void ReferencePlan::check(const StepInputs& in) const {
   ZINC_CHECK(in.positions.size() == n_tokens && in.output_rows.size() <= static_cast<size_t>(bucket_.max_outputs));
   ZINC_CHECK(static_cast<size_t>(in.seq_begin[n_seqs]) == n_tokens && in.seq_begin[0] == 0);
   ZINC_CHECK(n_started_ - n_waited_ < results_.size());
+  check_row_slots(in);
 }
 
 void ReferencePlan::start(const StepInputs& inputs) {

@@ -31,13 +31,13 @@ void run_slice(const DeltaTask& t, int begin, size_t n_last) {
   const auto load = [n_last](const float* p, int j) { return f_load_n(p + j * 16, j + 1 < V ? 16 : n_last); };
   const auto store = [n_last](float* p, int j, F x) { f_store_n(p + j * 16, x, j + 1 < V ? 16 : n_last); };
   const size_t v_dim = static_cast<size_t>(t.v_dim);
+  const float* state = t.state + begin;
   for (int n = 0; n < t.n_tokens; ++n) {
     const size_t token = static_cast<size_t>(n);
     const float *q = t.q + token * t.qk_stride, *k = t.k + token * t.qk_stride, *v = t.v + token * t.v_stride + begin;
     const Gates g = gates_of(t, k, q, t.alpha[token * t.gate_stride], t.beta[token * t.gate_stride]);
     F u[V], o[V];
     for (int j = 0; j < V; ++j) u[j] = o[j] = f_zero();
-    float* state = t.state + begin;
     for (int i = 0; i < t.k_dim; ++i) {
       const F ki = f_set(k[i]), qi = f_set(q[i]);
       for (int j = 0; j < V; ++j) {
@@ -53,13 +53,13 @@ void run_slice(const DeltaTask& t, int begin, size_t n_last) {
       d[j] = f_mul(f_set(g.beta), f_fnma(decay, u[j], load(v, j)));
       store(out, j, f_mul(f_set(t.q_scale), f_fma(decay, o[j], f_mul(f_set(g.kq), d[j]))));
     }
+    float* next = (t.row_states ? t.row_states[n] : t.state) + begin;
     for (int i = 0; i < t.k_dim; ++i) {
       const F ki = f_set(k[i]);
-      for (int j = 0; j < V; ++j) {
-        float* s = state + static_cast<size_t>(i) * v_dim;
-        store(s, j, f_fma(ki, d[j], f_mul(decay, load(s, j))));
-      }
+      const size_t at = static_cast<size_t>(i) * v_dim;
+      for (int j = 0; j < V; ++j) store(next + at, j, f_fma(ki, d[j], f_mul(decay, load(state + at, j))));
     }
+    state = next;
   }
 }
 
