@@ -21,6 +21,7 @@ struct Device {
   int most_in_flight = 0;
   int n_pipelined_prompts = 0;        // steps with prompt tokens that were started before the one before had ended
   int n_after_pipelined_prompts = 0;  // steps that were started before one with prompt tokens had ended
+  int n_after_long_chunks = 0;        // the same with more than 256 of them
   int n_in_flight = 0;
   int n_waited = 0;
   int fails_at = kNever;  // index of the first step that fails
@@ -58,7 +59,9 @@ class DeviceTokenPlan final : public Plan {
     const bool has_prompt = inputs.tokens.size() > inputs.slots.size();
     if (!in_flight_.empty() && has_prompt) ++device_.n_pipelined_prompts;
     if (!in_flight_.empty() && last_has_prompt_) ++device_.n_after_pipelined_prompts;
+    if (!in_flight_.empty() && last_is_long_) ++device_.n_after_long_chunks;
     last_has_prompt_ = has_prompt;
+    last_is_long_ = inputs.tokens.size() > 256 + inputs.slots.size();
     in_flight_.push_back(
         {{output.sampled.begin(), output.sampled.end()}, {output.logits.begin(), output.logits.end()}});
     device_.n_in_flight = static_cast<int>(in_flight_.size());
@@ -91,7 +94,7 @@ class DeviceTokenPlan final : public Plan {
   Device& device_;
   std::vector<TokenId> tokens_;
   std::map<int32_t, TokenId> last_;
-  bool last_has_prompt_ = false;
+  bool last_has_prompt_ = false, last_is_long_ = false;
   std::deque<Output> in_flight_;
   Output returned_;
 };
@@ -101,25 +104,35 @@ class AsyncSchedulingTest : public testing::TestWithParam<const char*> {
   AsyncSchedulingTest()
       : model_(load_model({.name = GetParam()})), tokenizer_(std::move(Tokenizer::load(model_.file()).value())) {}
 
+  struct Sizes {
+    int n_pages = 60, chunk = kChunk, n_sequences = kSequences, checkpoint_interval = 48;
+  };
   void start(bool can_sample_on_device, int fails_at = kNever, int n_pages = 60) {
+    start_sized(can_sample_on_device, {.n_pages = n_pages});
+    device_.fails_at = fails_at;
+  }
+  void start_sized(bool can_sample_on_device, const Sizes& wanted) {
     loop_.reset();
-    device_ = {.fails_at = fails_at};
-    submission_queue_ = std::make_unique<SubmissionQueue>(100, kSequences);
+    device_ = {};
+    submission_queue_ = std::make_unique<SubmissionQueue>(100, wanted.n_sequences);
     const size_t n_groups = page_groups(model_.model().caches).size();
     const CacheSizes sizes{
-        .n_pages = std::vector<int>(n_groups, n_pages), .n_slots = 8, .kv_format = &model_.kv_format()};
+        .n_pages = std::vector<int>(n_groups, wanted.n_pages), .n_slots = 8, .kv_format = &model_.kv_format()};
     auto cache = std::move(
-        KvCache::create(model_.backend(), model_.model().caches, {.sizes = sizes, .max_chunk_tokens = kChunk}).value());
-    const Bucket bucket{.max_tokens = kChunk + kSequences, .max_seqs = kSequences, .max_outputs = kSequences};
+        KvCache::create(model_.backend(), model_.model().caches, {.sizes = sizes, .max_chunk_tokens = wanted.chunk})
+            .value());
+    const Bucket bucket{.max_tokens = wanted.chunk + wanted.n_sequences,
+                        .max_seqs = wanted.n_sequences,
+                        .max_outputs = wanted.n_sequences};
     auto plan =
         std::move(model_.backend().compile(model_.model().graph, model_.weights(), cache->memory(), bucket).value());
     loop_ = std::make_unique<EngineLoop>(*submission_queue_, std::move(cache),
                                          std::make_unique<DeviceTokenPlan>(std::move(plan), device_),
-                                         LoopOptions{.max_sequences = kSequences,
-                                                     .checkpoint_interval = 48,
+                                         LoopOptions{.max_sequences = wanted.n_sequences,
+                                                     .checkpoint_interval = wanted.checkpoint_interval,
                                                      .n_vocab = tokenizer_.n_vocab(),
                                                      .can_sample_on_device = can_sample_on_device,
-                                                     .scheduler = {.step_tokens = kChunk}});
+                                                     .scheduler = {.step_tokens = wanted.chunk}});
   }
 
   struct Submitted {
@@ -229,7 +242,8 @@ TEST_P(AsyncSchedulingTest, the_prefix_of_a_request_that_ended_in_flight_is_reus
 TEST_P(AsyncSchedulingTest, a_cancelled_request_ends_at_once_and_releases_its_pages_after_the_step_in_flight) {
   start(true);
   const Submitted cancelled = submit_request(request(1, 40, 60));
-  step_until_pipelined();
+  while (cancelled.output->output_tokens.empty()) ASSERT_TRUE(loop_->step());
+  ASSERT_EQ(device_.n_in_flight, 1) << "the next step of the request";
   submission_queue_->cancel(cancelled.id);
   const int n_waited = device_.n_waited;
   loop_->step();
@@ -299,6 +313,41 @@ TEST_P(AsyncSchedulingTest, a_request_cancelled_with_its_prompt_in_flight_leaves
   EXPECT_TRUE(same_output(*again.output, *again_expected));
   EXPECT_EQ(second.output->n_after_end, 0);
   EXPECT_EQ(pages_held(), 0);
+}
+
+TEST_P(AsyncSchedulingTest, chunks_of_one_prompt_are_pipelined_with_the_same_output) {
+  const Sizes long_chunks{.chunk = 300, .n_sequences = 1, .checkpoint_interval = 4096};
+  for (const Sizes& sizes : {Sizes{}, long_chunks}) {
+    const Request asked = request(1, static_cast<size_t>(3 * sizes.chunk + 10), 8);
+    start_sized(false, sizes);
+    const Submitted expected = submit_request(asked);
+    finish();
+    start_sized(true, sizes);
+    const Submitted got = submit_request(asked);
+    finish();
+    EXPECT_GE(sizes.chunk > 256 ? device_.n_after_long_chunks : device_.n_pipelined_prompts, 1);
+    EXPECT_TRUE(same_output(*got.output, *expected.output)) << "chunks of " << sizes.chunk;
+    EXPECT_EQ(pages_held(), 0);
+  }
+}
+
+// A request that arrives while a long chunk runs has to wait for it, but not for the next one as well.
+TEST_P(AsyncSchedulingTest, a_long_chunk_is_not_pipelined_if_others_would_wait_for_the_next) {
+  start_sized(true, {.chunk = 300, .n_sequences = 2, .checkpoint_interval = 4096});
+  const Submitted alone = submit_request(request(1, 590, 1));  // the time of long chunks is not known yet
+  finish();
+  EXPECT_EQ(device_.n_after_long_chunks, 0);
+  start_sized(true, {.chunk = 300, .n_sequences = 1, .checkpoint_interval = 4096});
+  const Submitted first = submit_request(request(1, 590, 1)), waiting = submit_request(request(2, 20, 1));
+  finish();
+  EXPECT_EQ(device_.n_after_long_chunks, 0) << "another request waits";
+  start_sized(true, {.chunk = 600, .n_sequences = 2, .checkpoint_interval = 4096});
+  const Submitted decoding = submit_request(request(1, 20, 60));
+  for (int i = 0; i < 4; ++i) loop_->step();
+  const Submitted joined = submit_request(request(2, 500, 1));
+  while (joined.output->n_ends == 0) ASSERT_TRUE(loop_->step());
+  EXPECT_EQ(device_.n_after_long_chunks, 0) << "another request decodes";
+  for (const Submitted& each : {alone, first, waiting, joined}) EXPECT_EQ(each.output->n_ends, 1);
 }
 
 // The step after the last one of a request has the rows of the others.

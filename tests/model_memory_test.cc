@@ -12,8 +12,11 @@
 #include <new>
 
 #include "base/aligned_buffer.h"
+#include "engine/draft_model.h"
 #include "engine/engine_memory.h"
+#include "engine/mtp_drafter.h"
 #include "tests/support/measured_model.h"
+#include "tests/support/serving.h"
 #include "tests/support/tested_backends.h"
 
 namespace {
@@ -124,6 +127,65 @@ TEST_P(CpuStepMemoryTest, a_step_allocates_nothing) {
   }
 }
 
+// What a drafter adds to the planned memory is what it takes, on the backends whose memory is measured here.
+class DrafterMemoryTest : public testing::TestWithParam<const BackendInfo*> {
+ protected:
+  size_t taken_bytes(const ModelInstance& model) const {
+    if (is_host(*GetParam())) return n_heap_bytes + AlignedBuffer::allocated_bytes();
+    const DeviceInfo device = model.backend().info();
+    return device.memory_bytes - device.free_bytes;
+  }
+  static void expect_near(size_t counted, size_t taken) {
+    const double error = std::abs(static_cast<double>(counted) / static_cast<double>(taken) - 1);
+    EXPECT_LE(error, 0.01) << "counted " << counted << ", taken " << taken;
+  }
+  static size_t bytes_of(const ModelMemory& memory) {
+    return memory.weight_bytes + memory.cache_bytes + memory.plan_bytes;
+  }
+  ServedFile file(std::string_view name, Draft draft) const {
+    return {.name = name, .backend = GetParam()->name, .draft = draft};
+  }
+  const EngineOptions options_ = {.max_sequences = 4, .context = 4096, .step_tokens = 512};
+};
+
+TEST_P(DrafterMemoryTest, a_draft_model_takes_what_was_planned) {
+  const ModelInstance target = load_model(file("gemma3-f16", Draft::skip));
+  ModelInstance draft = std::move(
+      ModelInstance::open_beside(target, std::string(ZINC_SOURCE_DIR) + "/tests/data/oracle/models/gemma3-f16.gguf")
+          .value());
+  const size_t limit = size_t{1} << 40;
+  const EngineMemory with = std::move(plan_engine_memory(target, limit, options_, &draft).value());
+  size_t n_counted = bytes_of(with) - bytes_of(plan_engine_memory(target, limit, options_).value());
+  if (GetParam()->name == "reference") n_counted -= draft.layout().weights->device_bytes();  // those stay in the file
+  const size_t before = taken_bytes(target);
+  const std::unique_ptr<DraftModelDrafter> drafter =
+      std::move(DraftModelDrafter::create(std::move(draft), {.cache = with.draft_cache,
+                                                             .step = largest_draft_step(options_),
+                                                             .max_chunk_tokens = options_.step_tokens})
+                    .value());
+  expect_near(n_counted, taken_bytes(target) - before);
+}
+
+TEST_P(DrafterMemoryTest, an_mtp_block_takes_what_was_planned) {
+  const ModelInstance model = load_model(file("qwen35moe-q8_0", Draft::load));
+  const EngineMemory memory = std::move(plan_engine_memory(model, size_t{1} << 40, options_).value());
+  const size_t n_model_plan = measure_memory(model, memory.cache.sizes, largest_step(options_)).value().plan_bytes;
+  const std::unique_ptr<KvCache> cache = std::move(
+      KvCache::create(model.backend(), model.model().caches,
+                      {.sizes = memory.cache.sizes, .max_chunk_tokens = options_.step_tokens, .n_sequences = 4})
+          .value());
+  const size_t before = taken_bytes(model);
+  const std::unique_ptr<MtpDrafter> drafter =
+      std::move(MtpDrafter::create(model, *cache, largest_draft_step(options_)).value());
+  expect_near(memory.plan_bytes - n_model_plan, taken_bytes(model) - before);
+}
+
+std::vector<const BackendInfo*> measured_backends() {
+  std::vector<const BackendInfo*> all = available_backends();
+  std::erase_if(all, [](const BackendInfo* b) { return !is_host(*b) && !is_emulated_cuda(*b); });
+  return all;
+}
+
 // A large model on a real GPU, where free memory is measured: ZINC_TEST_MODEL and ZINC_TEST_BACKEND name them.
 // tools/test_on_gpu.py sets them and runs nothing beside this test.
 class GpuMemoryTest : public testing::TestWithParam<std::string> {
@@ -160,6 +222,10 @@ std::vector<std::string> gpu_models() {
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuMemoryTest);
 INSTANTIATE_TEST_SUITE_P(Real, GpuMemoryTest, testing::ValuesIn(gpu_models()));
+INSTANTIATE_TEST_SUITE_P(All, DrafterMemoryTest, testing::ValuesIn(measured_backends()),
+                         [](const testing::TestParamInfo<const BackendInfo*>& info) {
+                           return std::string(info.param->name);
+                         });
 INSTANTIATE_TEST_SUITE_P(All, ModelMemoryTest, testing::ValuesIn(cases()), memory_case_name);
 INSTANTIATE_TEST_SUITE_P(All, CpuStepMemoryTest, testing::ValuesIn(cpu_cases()), memory_case_name);
 

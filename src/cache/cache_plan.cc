@@ -35,7 +35,7 @@ class Planner {
       out.sizes.n_pages.push_back(static_cast<int>(n));
       out.n_bytes += static_cast<size_t>(n) * page_bytes_[g];
     }
-    out.sizes.n_slots = requirements_.max_sequences + n_states(n_pages, out.n_bytes);
+    out.sizes.n_slots = requirements_.max_sequences + n_states(n_pages, out.n_bytes) + n_draft_slots(out.n_bytes);
     out.n_bytes += static_cast<size_t>(out.sizes.n_slots) * state_bytes_;
     return out;
   }
@@ -47,6 +47,13 @@ class Planner {
     const int64_t wanted = 2 * requirements_.max_sequences + n_pages * kPageTokens / requirements_.checkpoint_interval;
     const int64_t affordable = static_cast<int64_t>(n_page_bytes / state_bytes_);
     return static_cast<int>(std::clamp<int64_t>(affordable, 2, std::max<int64_t>(2, wanted)));
+  }
+
+  int n_draft_slots(size_t n_page_bytes) const {
+    if (state_bytes_ == 0) return 0;
+    const int64_t affordable = static_cast<int64_t>(n_page_bytes / state_bytes_);
+    return static_cast<int>(
+        std::clamp<int64_t>(affordable, requirements_.min_draft_slots, requirements_.max_draft_slots));
   }
 
   std::vector<PageGroup> groups_;

@@ -22,6 +22,9 @@ struct CacheRequirements {
   int n_full_contexts = 1;          // sequences of full context length that must fit at the same time, at least
   int max_chunk_tokens = 1;         // tokens of one sequence in one step
   int checkpoint_interval = 2048;   // tokens between recurrent-state checkpoints
+  // Slots for the recurrent states after drafted tokens: as many as the second, but above the first not more bytes than
+  // the pages have.
+  int min_draft_slots = 0, max_draft_slots = 0;
   size_t max_bytes = 0;
   size_t max_tokens = 0;  // positions of all sequences and the prefix cache together; 0: as the bytes allow
 };

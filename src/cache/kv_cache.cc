@@ -20,6 +20,7 @@ KvCache::KvCache(std::unique_ptr<CacheMemory> memory, std::vector<int> windows, 
       windows_(std::move(windows)),
       has_states_(memory_->state_bytes() > 0),
       max_chunk_tokens_(options.max_chunk_tokens),
+      n_sequences_(options.n_sequences),
       pools_{.pages = {}, .states = PagePool(options.sizes.n_slots)},
       n_reserved_(windows_.size(), 0),
       n_prefaulted_(windows_.size(), 0),
@@ -79,6 +80,11 @@ int KvCache::allocate_slot() {
   return pools_.states.allocate();
 }
 
+// Free or evictable slots, without those of sequences that may still be admitted.
+int KvCache::n_spare_slots() const {
+  return pools_.states.n_total() - pools_.states.n_pinned() - std::max(0, n_sequences_ - n_running_);
+}
+
 // Full pages are shared, a partial one is copied. Sources are pinned while pages are allocated: allocation may evict.
 void KvCache::attach(const PrefixMatch& match, SequenceCache& sequence) {
   sequence.n_tokens = match.n_usable;
@@ -113,6 +119,7 @@ std::optional<Admission> KvCache::admit(std::span<const TokenId> prompt, int max
   SequenceCache& sequence = admission.sequence;
   sequence.cache_namespace = cache_namespace;
   attach(match, sequence);
+  ++n_running_;
   sequence.n_reserved.resize(windows_.size());
   for (size_t g = 0; g < windows_.size(); ++g) {
     const auto n_missing = std::ranges::count(sequence.pages[g], kNoPage);
@@ -123,20 +130,21 @@ std::optional<Admission> KvCache::admit(std::span<const TokenId> prompt, int max
   return admission;
 }
 
-void KvCache::release_behind_window(size_t group, SequenceCache& sequence) {
+// A step in flight may still read the pages: they are written by later steps only.
+void KvCache::release_behind_window(size_t group, SequenceCache& sequence, int begin) {
   if (windows_[group] == 0) return;
   std::vector<PageId>& pages = sequence.pages[group];
-  const int n_behind = std::max(0, sequence.n_tokens - windows_[group] + 1) / kPageTokens;
+  const int n_behind = std::max(0, begin - windows_[group] + 1) / kPageTokens;
   for (int p = n_behind; p-- > 0 && pages[static_cast<size_t>(p)] != kNoPage;) {
     pools_.pages[group].unpin(std::exchange(pages[static_cast<size_t>(p)], kNoPage));
     ++version_;
   }
 }
 
-bool KvCache::grow(SequenceCache& sequence, int end) {
-  ZINC_CHECK(end > sequence.n_tokens && end - sequence.n_tokens <= max_chunk_tokens_);
+bool KvCache::grow(SequenceCache& sequence, int begin, int end) {
+  ZINC_CHECK(begin >= sequence.n_tokens && end > begin && end - begin <= max_chunk_tokens_);
   const auto n_missing = [&](size_t g) { return pages_of(end) - static_cast<int>(sequence.pages[g].size()); };
-  for (size_t g = 0; g < windows_.size(); ++g) release_behind_window(g, sequence);
+  for (size_t g = 0; g < windows_.size(); ++g) release_behind_window(g, sequence, begin);
   for (size_t g = 0; g < windows_.size(); ++g) {
     if (n_missing(g) > n_unreserved(g) + sequence.n_reserved[g]) return false;
   }
@@ -149,6 +157,36 @@ bool KvCache::grow(SequenceCache& sequence, int end) {
     }
   }
   return true;
+}
+
+bool KvCache::allocate_draft_slots(SequenceCache& sequence, int n) {
+  if (!has_states_) return true;
+  const int n_held = static_cast<int>(sequence.draft_slots.size());
+  if (n - n_held > n_spare_slots()) return false;
+  for (int i = n_held; i < n; ++i) sequence.draft_slots.push_back(allocate_slot());
+  while (std::ssize(sequence.draft_slots) > n) {
+    pools_.states.unpin(sequence.draft_slots.back());
+    sequence.draft_slots.pop_back();
+    ++version_;
+  }
+  return true;
+}
+
+void KvCache::release_draft_slots(SequenceCache& sequence) { allocate_draft_slots(sequence, 0); }
+
+void KvCache::accept_rows(SequenceCache& sequence, int n_rows) {
+  ZINC_CHECK(n_rows >= 1);
+  sequence.n_tokens += n_rows;
+  if (has_states_ && n_rows > 1) std::swap(sequence.slot, sequence.draft_slots.at(static_cast<size_t>(n_rows) - 2));
+  for (size_t g = 0; g < windows_.size(); ++g) {
+    std::vector<PageId>& pages = sequence.pages[g];
+    ZINC_CHECK(pages_of(sequence.n_tokens) <= static_cast<int>(pages.size()));
+    while (static_cast<int>(pages.size()) > pages_of(sequence.n_tokens)) {
+      pools_.pages[g].unpin(pages.back());
+      pages.pop_back();
+      ++version_;
+    }
+  }
 }
 
 void KvCache::insert_prefix(const SequenceCache& sequence, std::span<const TokenId> tokens) {
@@ -175,6 +213,8 @@ void KvCache::release(SequenceCache sequence) {
     n_reserved_[g] -= sequence.n_reserved[g];
   }
   pools_.states.unpin(sequence.slot);
+  release_draft_slots(sequence);
+  --n_running_;
 }
 
 void KvCache::finish(SequenceCache sequence, std::span<const TokenId> tokens) {

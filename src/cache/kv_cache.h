@@ -30,6 +30,7 @@ struct SequenceCache {
   CacheNamespace cache_namespace = kSharedNamespace;
   double cache_share = 1;  // of the pools, for the prefixes of its namespace after its end
   int slot = kNoSlot;
+  std::vector<int> draft_slots;  // for the states after the drafted tokens of a verification step
   PageTables pages;
   int n_tokens = 0;             // fed so far
   std::vector<int> n_reserved;  // per group: pages of its prompt that it has not allocated yet
@@ -52,9 +53,19 @@ class KvCache {
   std::optional<Admission> admit(std::span<const TokenId> prompt, int max_cached,
                                  CacheNamespace cache_namespace = kSharedNamespace, int watermark = 0);
 
-  // Before a step that feeds positions n_tokens .. end-1: releases pages behind windows, evicts and allocates pages.
-  // false: they have run out; the sequence holds no more pages than before. REQUIRES: at most max_chunk_tokens tokens.
-  bool grow(SequenceCache& sequence, int end);
+  // Before a step that feeds positions begin .. end-1; those before `begin` are fed, or in flight in steps that run
+  // before it. Releases pages behind windows, evicts and allocates pages. false: they have run out; the sequence holds
+  // no more pages than before. REQUIRES: at most max_chunk_tokens tokens.
+  bool grow(SequenceCache& sequence, int begin, int end);
+  bool grow(SequenceCache& sequence, int end) { return grow(sequence, sequence.n_tokens, end); }
+  // Afterwards the sequence has n draft slots, if the model has states. May evict cached states. false: all slots that
+  // no other sequence needs are in use; the sequence has the draft slots that it had before.
+  bool allocate_draft_slots(SequenceCache& sequence, int n);
+  void release_draft_slots(SequenceCache& sequence);
+  // After a verification step whose rows start at n_tokens, with the state after row i > 0 in draft_slots[i - 1]: keeps
+  // the first n_rows. Pages without a kept token are freed; the slot becomes that of the last kept row, and what was
+  // the slot is a draft slot. REQUIRES: the prompt has been fed; the device's last sampled token is not used again.
+  void accept_rows(SequenceCache& sequence, int n_rows);
   // After a step of n_tokens: prefaults some of the next pages, so that no later step pays for many page faults at
   // once.
   void prefault_pages(int n_tokens);
@@ -85,9 +96,10 @@ class KvCache {
   int n_needed(size_t group, int length) const;
   int n_unreserved(size_t group) const;
   bool fits(const PrefixMatch& match, int n_prompt, int watermark) const;
-  void release_behind_window(size_t group, SequenceCache& sequence);
+  void release_behind_window(size_t group, SequenceCache& sequence, int begin);
   PageId allocate_page(size_t group);
   int allocate_slot();
+  int n_spare_slots() const;
   void attach(const PrefixMatch& match, SequenceCache& sequence);
   Status restore(std::vector<PrefixRecord> records, std::span<const std::span<const std::byte>> pages,
                  std::span<const std::byte> states);
@@ -96,6 +108,8 @@ class KvCache {
   std::vector<int> windows_;
   bool has_states_;
   int max_chunk_tokens_;
+  int n_sequences_;    // that may run
+  int n_running_ = 0;  // admitted
   CachePools pools_;
   std::unique_ptr<PrefixCache> prefix_cache_;
   std::vector<int> n_reserved_;    // per group, for the prompts of all sequences

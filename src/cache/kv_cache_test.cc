@@ -112,7 +112,8 @@ class KvCacheTest : public testing::TestWithParam<Kind> {
     std::vector<LayerCache> layers;
     KvCacheOptions options{
         .sizes = {.n_pages = {}, .max_length = kMaxLength, .n_slots = kMaxSequences, .kv_format = &k_f32},
-        .max_chunk_tokens = kMaxChunk};
+        .max_chunk_tokens = kMaxChunk,
+        .n_sequences = kMaxSequences};
     for (const int window : GetParam().windows) {
       layers.push_back({{.kv_heads = 1, .k_dim = 1, .v_dim = 1, .window = window}, {}});
       options.sizes.n_pages.push_back(window == 0 ? 15 : 2 * window_pages(window, kMaxChunk, kMaxLength) + 3);
@@ -166,7 +167,7 @@ class KvCacheTest : public testing::TestWithParam<Kind> {
 
   // Simulates the device.
   void feed(SequenceCache& sequence, const Tokens& tokens, int end) {
-    ASSERT_TRUE(cache->grow(sequence, end));
+    ASSERT_TRUE(cache->grow(sequence, sequence.n_tokens, end));
     write(sequence, tokens, end);
   }
   void write(SequenceCache& sequence, const Tokens& tokens, int end) {
@@ -181,6 +182,8 @@ class KvCacheTest : public testing::TestWithParam<Kind> {
     memory->states[static_cast<size_t>(sequence.slot)] = hashes[static_cast<size_t>(end) - 1];
     sequence.n_tokens = end;
   }
+
+  void write_rows(SequenceCache& sequence, const Tokens& tokens, int end);
 
   HashBackend backend;
   std::unique_ptr<KvCache> cache;
@@ -205,7 +208,7 @@ TEST_P(KvCacheTest, pages_are_prefaulted_before_they_are_allocated) {
   for (TokenId& token : tokens) token = static_cast<TokenId>(random() % 1000);
   SequenceCache sequence = std::move(cache->admit(tokens, 0)->sequence);
   for (int end = 1; end <= kMaxLength; ++end) {
-    ASSERT_TRUE(cache->grow(sequence, end));
+    ASSERT_TRUE(cache->grow(sequence, sequence.n_tokens, end));
     for (size_t g = 0; g < sequence.pages.size(); ++g) EXPECT_LT(sequence.pages[g].back(), memory->n_prefaulted[g]);
     sequence.n_tokens = end;
     cache->prefault_pages(1);
@@ -244,7 +247,7 @@ TEST_P(KvCacheTest, a_sequence_reads_its_own_tokens_after_sharing_copies_evictio
     const uint32_t choice = static_cast<uint32_t>(random() % 16);
     if (left > 0 && choice > 0) {
       const int end = one.cache.n_tokens + std::min(left, 1 + static_cast<int>(random() % kMaxChunk));
-      if (!cache->grow(one.cache, end)) {
+      if (!cache->grow(one.cache, one.cache.n_tokens, end)) {
         ASSERT_GT(running.size(), 1u) << "a sequence that runs alone can always grow";
         Running& youngest = running.back();
         const std::span<const TokenId> so_far = fed(youngest.cache, youngest.tokens);
@@ -288,6 +291,109 @@ TEST_P(KvCacheTest, a_sequence_reads_its_own_tokens_after_sharing_copies_evictio
     }
     cache->release(std::move(admission->sequence));
   }
+}
+
+// Simulates a verification step on the device: the rows from n_tokens up to `end`, whose tokens may all be wrong
+// drafts.
+void KvCacheTest::write_rows(SequenceCache& sequence, const Tokens& tokens, int end) {
+  check(sequence, tokens);
+  const std::vector<Hash> hashes = hashes_of(tokens);
+  for (int p = sequence.n_tokens; p < end; ++p) {
+    for (size_t g = 0; g < cache->windows().size(); ++g) {
+      memory->page(g, sequence.pages[g][static_cast<size_t>(p / kPageTokens)])[p % kPageTokens] =
+          hashes[static_cast<size_t>(p)];
+    }
+    if (!cache->has_states()) continue;
+    const int row = p - sequence.n_tokens;
+    const int slot = row == 0 ? sequence.slot : sequence.draft_slots.at(static_cast<size_t>(row) - 1);
+    memory->states[static_cast<size_t>(slot)] = hashes[static_cast<size_t>(p)];
+  }
+}
+
+TEST_P(KvCacheTest, rounds_of_drafts_and_rejections_leak_neither_pages_nor_slots) {
+  std::mt19937 random(7);
+  std::vector<Running> running;
+  const auto random_tokens = [&](size_t n) {
+    Tokens tokens(n);
+    for (TokenId& token : tokens) token = static_cast<TokenId>(random() % 3);
+    return tokens;
+  };
+  int n_rounds = 0, n_without_slots = 0, n_partly_kept = 0, n_ends = 0;
+  while (n_rounds < 10'000) {
+    if (running.size() < kMaxSequences && random() % 8 == 0) {
+      Tokens tokens = random_tokens(1 + random() % 120);
+      if (std::optional<Admission> admission = cache->admit(tokens, static_cast<int>(tokens.size()) - 1)) {
+        running.push_back({std::move(admission->sequence), std::move(tokens)});
+      }
+    }
+    if (running.empty()) continue;
+    const size_t which = random() % running.size();
+    Running& one = running[which];
+    const int n_prompt = static_cast<int>(one.tokens.size());
+    if (one.cache.n_tokens < n_prompt) {  // its prompt
+      const int end = std::min(n_prompt, one.cache.n_tokens + kMaxChunk);
+      ASSERT_NO_FATAL_FAILURE(feed(one.cache, one.tokens, end));
+      continue;
+    }
+    const int n_drafts = static_cast<int>(random() % 8), end = one.cache.n_tokens + 1 + n_drafts;
+    const bool ends = end > kMaxLength || random() % 32 == 0;
+    if (ends || !cache->grow(one.cache, end)) {
+      if (random() % 2 == 0) {
+        cache->finish(std::move(one.cache), one.tokens);
+      } else {
+        cache->release(std::move(one.cache));
+      }
+      running.erase(running.begin() + static_cast<ptrdiff_t>(which));
+      ++n_ends;
+      continue;
+    }
+    ++n_rounds;
+    const bool has_slots = cache->allocate_draft_slots(one.cache, n_drafts);
+    n_without_slots += has_slots ? 0 : 1;
+    const int n_rows = has_slots ? 1 + n_drafts : 1;
+    Tokens drafted = one.tokens;
+    for (const TokenId token : random_tokens(static_cast<size_t>(n_rows))) drafted.push_back(token);
+    ASSERT_NO_FATAL_FAILURE(write_rows(one.cache, drafted, one.cache.n_tokens + n_rows));
+    const int n_kept = 1 + static_cast<int>(random() % static_cast<uint32_t>(n_rows));
+    n_partly_kept += n_kept < n_rows ? 1 : 0;
+    drafted.resize(one.tokens.size() + static_cast<size_t>(n_kept));
+    one.tokens = std::move(drafted);
+    cache->accept_rows(one.cache, n_kept);
+    ASSERT_EQ(one.cache.n_tokens, static_cast<int>(one.tokens.size()));
+    ASSERT_NO_FATAL_FAILURE(check(one.cache, one.tokens));  // also the window of the next position
+    for (size_t g = 0; g < one.cache.pages.size(); ++g) {
+      ASSERT_EQ(std::ssize(one.cache.pages[g]), pages_of(one.cache.n_tokens));
+    }
+    if (random() % 8 == 0) cache->insert_prefix(one.cache, one.tokens);
+    if (random() % 8 == 0) cache->release_draft_slots(one.cache);
+  }
+  for (Running& one : running) cache->release(std::move(one.cache));
+  EXPECT_GT(n_partly_kept, 1000);
+  EXPECT_GT(n_ends, 200);
+  EXPECT_EQ(n_without_slots > 100, GetParam().has_states) << n_without_slots;
+  for (const PagePool& pool : cache->pools().pages) EXPECT_EQ(pool.n_pinned(), 0);
+  EXPECT_EQ(cache->pools().states.n_pinned(), 0);
+}
+
+TEST_P(KvCacheTest, draft_slots_leave_a_slot_for_each_sequence_that_may_be_admitted) {
+  if (!GetParam().has_states) return;
+  std::vector<SequenceCache> sequences;
+  for (TokenId token = 0; token < kMaxSequences; ++token) {
+    std::optional<Admission> admission = cache->admit(Tokens(3, token), 0);
+    ASSERT_TRUE(admission.has_value());
+    sequences.push_back(std::move(admission->sequence));
+    EXPECT_EQ(cache->allocate_draft_slots(sequences.back(), 2), token == 0);  // three slots are spare
+    EXPECT_EQ(sequences.back().draft_slots.size(), token == 0 ? 2u : 0u);
+  }
+  EXPECT_TRUE(cache->allocate_draft_slots(sequences[1], 1));
+  const uint64_t version = cache->version();
+  EXPECT_FALSE(cache->allocate_draft_slots(sequences[0], 3));
+  EXPECT_EQ(sequences[0].draft_slots.size(), 2u);
+  EXPECT_TRUE(cache->allocate_draft_slots(sequences[0], 1));  // one is freed
+  EXPECT_GT(cache->version(), version);
+  EXPECT_TRUE(cache->allocate_draft_slots(sequences[2], 1));
+  for (SequenceCache& sequence : sequences) cache->release(std::move(sequence));
+  EXPECT_EQ(cache->pools().states.n_pinned(), 0);
 }
 
 TEST_P(KvCacheTest, the_pages_of_an_admitted_prompt_are_available_when_needed) {
@@ -456,7 +562,7 @@ TEST_P(FullLayersTest, an_output_grows_until_the_pages_that_no_prompt_has_reserv
     for (int i = 0; i < n_pages; ++i) {
       const int page_end = (one.cache.n_tokens / kPageTokens + 1) * kPageTokens;
       for (const int end : {page_end - kPageTokens / 2, page_end}) {
-        if (!cache->grow(one.cache, end)) return false;
+        if (!cache->grow(one.cache, one.cache.n_tokens, end)) return false;
         one.cache.n_tokens = end;
       }
     }
@@ -468,7 +574,7 @@ TEST_P(FullLayersTest, an_output_grows_until_the_pages_that_no_prompt_has_reserv
   EXPECT_FALSE(grow_by_pages(a, 1));
   EXPECT_EQ(a.cache.pages[0], held);
   EXPECT_FALSE(cache->admit(Tokens{4}, 0).has_value());
-  EXPECT_TRUE(cache->grow(c.cache, 1)) << "the page of its prompt is reserved";
+  EXPECT_TRUE(cache->grow(c.cache, c.cache.n_tokens, 1)) << "the page of its prompt is reserved";
   EXPECT_TRUE(grow_by_pages(b, 6)) << "the pages of its prompt are reserved";
   const uint64_t version = cache->version();
   cache->release(std::move(c.cache));
@@ -484,7 +590,7 @@ TEST_P(FullLayersTest, a_growing_sequence_evicts_prefixes_before_it_fails) {
   const Tokens tokens(240, 7);
   for (int end = 20; end <= 220; end += 20) ASSERT_NO_FATAL_FAILURE(feed(b, tokens, end));
   EXPECT_EQ(cache->pools().pages[0].n_pinned(), 7);
-  EXPECT_FALSE(cache->grow(b, 7 * kPageTokens + 1));
+  EXPECT_FALSE(cache->grow(b, b.n_tokens, 7 * kPageTokens + 1));
 }
 
 TEST_P(FullLayersTest, an_admission_leaves_the_watermark_to_running_sequences) {

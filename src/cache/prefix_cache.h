@@ -22,8 +22,6 @@
 
 namespace zinc {
 
-inline constexpr int kNoSlot = -1;
-
 // Pages of one sequence or of a path in the tree: per group, by position / kPageTokens; kNoPage behind a window.
 using PageTables = std::vector<std::vector<PageId>>;
 

@@ -80,6 +80,7 @@ Result<BatchBench> BatchBench::prepare(ModelInstance model, std::span<const Batc
                               .queue_limit = largest.n_sequences,
                               // No effect on the measured steps, which either prefill or decode: it shortens the lead.
                               .max_decode_slowdown = std::numeric_limits<int>::max(),
+                              .speculation = {.mode = SpeculationMode::off},  // every step decodes one token each
                               .trace = trace};
   Result<std::unique_ptr<Engine>> engine = make_batch_engine(std::move(model), options);
   if (!engine.ok() && engine.error().code == ErrorCode::out_of_memory) {

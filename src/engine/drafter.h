@@ -38,12 +38,21 @@ class Drafter {
   virtual ~Drafter() = default;
   virtual std::string_view name() const = 0;  // "ngram"
   virtual bool needs_hidden() const { return false; }
+  // Whether a draft is likely to exist, as far as that is known without computing it. The query's last token may be
+  // older than the one it will draft after.
+  virtual bool has_draft(const DraftQuery& query) {
+    static_cast<void>(query);
+    return true;
+  }
   // Drafts for all sequences of a step at once.
   virtual Status draft(std::span<DraftQuery> queries) = 0;
   // After every step, for each of its sequences. A position may come again with another token: then the tokens from
   // there on are replaced (a preempted request that is resumed).
   virtual void observe(const AcceptedRows& rows) { static_cast<void>(rows); }
-  virtual void remove(RequestId id) { static_cast<void>(id); }  // the sequence has ended or was preempted
+  // Before the sequence's pages are inserted into the prefix cache: writes what is still to be written to them.
+  virtual void flush(RequestId id) { static_cast<void>(id); }
+  // The sequence has ended or was preempted. REQUIRES: its pages, of the last observed cache, are not released yet.
+  virtual void remove(RequestId id) { static_cast<void>(id); }
 };
 
 }  // namespace zinc

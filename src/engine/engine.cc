@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include "base/version.h"
+#include "engine/draft_model.h"
 #include "engine/engine_loop.h"
 #include "engine/engine_memory.h"
 #include "engine/model_fingerprint.h"
+#include "engine/mtp_drafter.h"
 #include "engine/submission_queue.h"
 
 namespace zinc {
@@ -23,6 +25,35 @@ Status check(const EngineOptions& options) {
   if (Status s = check_minimum("checkpoint_interval", options.checkpoint_interval, 1); !s.ok()) return s;
   if (options.max_decode_slowdown > 1) return ok_status();
   return fail(ErrorCode::invalid_input, "max_decode_slowdown is {}, but must be above 1", options.max_decode_slowdown);
+}
+
+Result<std::optional<ModelInstance>> open_draft_model(const ModelInstance& model,
+                                                      const SpeculationOptions& speculation) {
+  if (speculation.mode == SpeculationMode::mtp && !model.model().draft) {
+    return fail(ErrorCode::unsupported,
+                "{} has no MTP block that drafts tokens; use --speculate ngram or --speculate draft:MODEL",
+                model.file().name());
+  }
+  if (speculation.draft_model.empty()) return std::optional<ModelInstance>();
+  ZINC_TRY(draft, ModelInstance::open_beside(model, speculation.draft_model));
+  if (Status usable = check_draft_model(draft, model); !usable.ok()) return usable.error();
+  return std::optional<ModelInstance>(std::move(draft));
+}
+
+// nullptr: no drafter that runs a model.
+Result<std::unique_ptr<Drafter>> make_drafter(const ModelInstance& model, std::optional<ModelInstance> draft_model,
+                                              KvCache& cache, const EngineMemory& memory,
+                                              const EngineOptions& options) {
+  const Bucket step = largest_draft_step(options);
+  if (draft_model) {
+    ZINC_TRY(drafter, DraftModelDrafter::create(
+                          std::move(*draft_model),
+                          {.cache = memory.draft_cache, .step = step, .max_chunk_tokens = options.step_tokens}));
+    return std::unique_ptr<Drafter>(std::move(drafter));
+  }
+  if (options.speculation.mode != SpeculationMode::mtp) return std::unique_ptr<Drafter>();
+  ZINC_TRY(drafter, MtpDrafter::create(model, cache, step));
+  return std::unique_ptr<Drafter>(std::move(drafter));
 }
 
 }  // namespace
@@ -49,7 +80,8 @@ Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, EngineOption
   }
   if (Status valid = check(options); !valid.ok()) return valid.error();
   ZINC_TRY(tokenizer, Tokenizer::load(model.file()));
-  ZINC_TRY(memory, plan_engine_memory(model, model.memory_limit(), options));
+  ZINC_TRY(draft_model, open_draft_model(model, options.speculation));
+  ZINC_TRY(memory, plan_engine_memory(model, model.memory_limit(), options, draft_model ? &*draft_model : nullptr));
   const CachePlan& plan = memory.cache;
   if (Status s = model.upload(); !s.ok()) return s.error();
   std::unique_ptr<Engine> engine(new Engine(std::move(model), std::move(tokenizer)));
@@ -70,6 +102,7 @@ Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, EngineOption
                      .embedding_dim = static_cast<int>(instance.model().config.dim),
                      .weight_bytes = instance.weights().device_bytes(),
                      .cache_bytes = cache->memory().device_bytes(),
+                     .speculation = options.speculation.mode,
                      .cache_load_error = engine->load_prefix_cache(*cache)};
   engine->submission_queue_ = std::make_unique<SubmissionQueue>(options.queue_limit, options.max_sequences);
   const LoopOptions loop{.max_sequences = options.max_sequences,
@@ -78,11 +111,14 @@ Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, EngineOption
                          .n_vocab = engine->limits_.n_vocab,
                          .can_sample_on_device = instance.backend_info().can_sample_on_device,
                          .scheduler = {.step_tokens = options.step_tokens,
-                                       .max_outputs = options.max_sequences,
+                                       .max_outputs = bucket.max_outputs,
                                        .max_decode_slowdown = options.max_decode_slowdown},
                          .trace = options.trace.trace ? std::make_shared<EngineTrace>(options.trace, graph) : nullptr};
-  engine->loop_ =
-      std::make_unique<EngineLoop>(*engine->submission_queue_, std::move(cache), std::move(step_plan), loop);
+  ZINC_TRY(drafter, make_drafter(instance, std::move(draft_model), *cache, memory, options));
+  if (options.speculation.replace_drafter) drafter = options.speculation.replace_drafter(std::move(drafter));
+  auto speculation = std::make_unique<Speculation>(options.speculation, std::move(drafter), bucket.max_outputs);
+  engine->loop_ = std::make_unique<EngineLoop>(*engine->submission_queue_, std::move(cache), std::move(step_plan), loop,
+                                               std::move(speculation));
   return engine;
 }
 
@@ -105,6 +141,15 @@ Result<RequestId> Engine::submit(Request request) {
   }
   if (std::ranges::any_of(request.options.stop_tokens, is_unknown)) {
     return fail(ErrorCode::invalid_input, "a stop token is outside the vocabulary (0 to {})", limits_.n_vocab - 1);
+  }
+  if (std::ranges::any_of(request.prediction, is_unknown)) {
+    return fail(ErrorCode::invalid_input, "the predicted output has a token outside the vocabulary");
+  }
+  const SpeculationMode mode = request.speculation.value_or(SpeculationMode::automatic);
+  if ((mode == SpeculationMode::mtp || mode == SpeculationMode::draft) && mode != limits_.speculation) {
+    return fail(ErrorCode::invalid_input,
+                "speculative decoding with '{}' is not available: the model was loaded with '{}'",
+                speculation_mode_name(mode), speculation_mode_name(limits_.speculation));
   }
   if (std::ranges::any_of(request.options.thinking.forced_end, is_unknown)) {
     return fail(ErrorCode::invalid_input, "the forced end of reasoning has a token outside the vocabulary");

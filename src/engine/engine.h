@@ -32,6 +32,7 @@ struct EngineOptions {
   // speed (PrefillBudget).
   double max_decode_slowdown = 1.8;
   std::filesystem::path cache_file = {};  // the prefix cache is loaded from and saved to this file; empty: none
+  SpeculationOptions speculation = {};
   int checkpoint_interval = 2048;  // tokens between recurrent-state checkpoints, in addition to those at boundaries
   TraceOptions trace = {};
 };
@@ -41,6 +42,7 @@ struct EngineLimits {
   int context = 0, max_sequences = 0, queue_limit = 0, n_vocab = 0;
   int embedding_dim = 0;
   size_t weight_bytes = 0, cache_bytes = 0;
+  SpeculationMode speculation = SpeculationMode::automatic;
   std::string cache_load_error = {};  // why an existing cache file was not loaded; empty: no error
 };
 

@@ -17,9 +17,9 @@ constexpr int kMaxWaitPerSharedToken = 4;
 // Tokens per insertion into the prefix cache, for models that can resume at any position.
 constexpr int kInsertIntervalTokens = 256;
 constexpr std::array<TokenId, 1> kTokenFromDevice = {kFromDevice};
-// Steps with more prompt tokens are not pipelined: the host's work is short compared to them, and requests that arrive
-// meanwhile would wait for the next step too.
+// Steps with more prompt tokens are pipelined only if the next one delays no request (may_pipeline_long_prefill).
 constexpr int kMaxPipelinedPrefill = 256;
+constexpr double kMaxPipelinedPrefillS = 0.1;  // of two such steps: the longest step with short prompts (ADR 0034)
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
@@ -58,7 +58,7 @@ Outcome outcome_of(const RequestState& request, StopReason reason, std::optional
 }  // namespace
 
 EngineLoop::EngineLoop(SubmissionQueue& submission_queue, std::unique_ptr<KvCache> cache, std::unique_ptr<Plan> plan,
-                       const LoopOptions& options)
+                       const LoopOptions& options, std::unique_ptr<Speculation> speculation)
     : submission_queue_(submission_queue),
       options_(options),
       cache_(std::move(cache)),
@@ -66,7 +66,10 @@ EngineLoop::EngineLoop(SubmissionQueue& submission_queue, std::unique_ptr<KvCach
       needs_checkpoints_(cache_->has_states() || std::ranges::any_of(cache_->windows(), [](int w) { return w > 0; })),
       scheduler_(options.scheduler),
       current_(cache_->windows().size()),
-      next_(cache_->windows().size()) {
+      next_(cache_->windows().size()),
+      speculation_(std::move(speculation)) {
+  if (!speculation_)
+    speculation_ = std::make_unique<Speculation>(SpeculationOptions{.mode = SpeculationMode::off}, nullptr, 0);
   publish();
 }
 
@@ -91,6 +94,7 @@ bool EngineLoop::step() {
     if (can_pipeline_next_step()) try_start_next_step();
     complete_current_step();
   }
+  was_busy_ = has_work;
   publish();
   if (has_work && options_.trace) options_.trace->add_stats(stats_);
   return has_work;
@@ -172,6 +176,7 @@ bool EngineLoop::admit(RequestState& request) {
   }
   scheduler_.admit(request.id, n_tokens, request.cache.n_tokens, request.checkpoints,
                    request.scores_prompt() ? PromptOutput::all_tokens : PromptOutput::last_token, request.max_length);
+  speculation_->add(request);
   submission_queue_.on_admitted(request);
   if (!request.was_admitted()) {
     record_admission(request, *admission);
@@ -205,12 +210,48 @@ std::span<const ScheduledSequence> EngineLoop::schedule_step() {
     preempt_youngest();
     sequences = scheduler_.schedule_step();
   }
-  return sequences;
+  if (speculation_->is_on()) add_drafts();
+  return scheduler_.scheduled();
+}
+
+// How far a draft for the request may reach: not beyond its end, nor beyond a checkpoint.
+DraftQuery EngineLoop::draft_query(const RequestState& request) const {
+  const int n_fed = request.cache.n_tokens;
+  int n_max = std::min({kMaxDraftTokens, options_.scheduler.step_tokens - 1, request.max_length - n_fed - 1});
+  if (needs_checkpoints_) {
+    n_max = std::min(n_max, options_.checkpoint_interval - n_fed % options_.checkpoint_interval - 1);
+  }
+  if (const int n_left = request.output.n_tokens_left(); n_left > 0) n_max = std::min(n_max, n_left - 1);
+  return {
+      .id = request.id, .tokens = request.output.tokens(), .cache = &request.cache, .max_tokens = std::max(0, n_max)};
+}
+
+// Adds drafted tokens to a scheduled step without prompts. A draft that the cache has no space for is left out: nothing
+// is preempted for it.
+void EngineLoop::add_drafts() {
+  draft_queries_.clear();
+  for (const ScheduledSequence& entry : scheduler_.scheduled()) {
+    const RequestState& request = *requests_.at(entry.id);
+    if (entry.begin < request.prefill_size) return;
+    draft_queries_.push_back(draft_query(request));
+  }
+  speculation_->plan(draft_queries_, static_cast<int>(draft_queries_.size()));
+  for (DraftQuery& query : draft_queries_) {
+    SequenceCache& cache = requests_.at(query.id)->cache;
+    while (!cache_->allocate_draft_slots(cache, query.max_tokens)) --query.max_tokens;
+    if (query.max_tokens > 0 && !cache_->grow(cache, cache.n_tokens + 1 + query.max_tokens)) query.max_tokens = 0;
+  }
+  speculation_->draft(draft_queries_);
+  for (DraftQuery& query : draft_queries_) {
+    if (query.draft.empty()) continue;
+    scheduler_.add_draft(query.id, static_cast<int>(query.draft.size()));
+    requests_.at(query.id)->draft = std::move(query.draft);
+  }
 }
 
 bool EngineLoop::allocate_pages(std::span<const ScheduledSequence> sequences) {
   return std::ranges::all_of(sequences, [&](const ScheduledSequence& entry) {
-    return cache_->grow(requests_.at(entry.id)->cache, entry.begin + entry.n_tokens);
+    return cache_->grow(requests_.at(entry.id)->cache, entry.begin, entry.begin + entry.n_tokens);
   });
 }
 
@@ -219,6 +260,8 @@ bool EngineLoop::allocate_pages(std::span<const ScheduledSequence> sequences) {
 void EngineLoop::preempt_youngest() {
   RequestState& request = *requests_.at(scheduler_.preempt_youngest());
   const std::span<const TokenId> fed = request.fed();
+  speculation_->flush(request.id);
+  speculation_->remove(request.id);
   cache_->finish(std::move(request.cache), fed);
   request.is_running = false;
   if (request.scores_prompt()) request.prompt_tokens.clear();
@@ -249,15 +292,26 @@ void EngineLoop::add_to_step(InFlightStep& step, const ScheduledSequence& entry)
   const RequestState& request = *requests_.at(entry.id);
   const size_t begin = static_cast<size_t>(entry.begin), n_tokens = static_cast<size_t>(entry.n_tokens);
   const std::span<const TokenId> known = request.output.tokens();
-  step.arrays.add(request.cache, entry.begin,
-                  begin < known.size() ? known.subspan(begin, n_tokens) : std::span(kTokenFromDevice));
+  if (!request.draft.empty()) {
+    std::vector<TokenId> tokens = {known.back()};
+    tokens.insert(tokens.end(), request.draft.begin(), request.draft.end());
+    step.arrays.add_verification(request.cache, entry.begin, tokens);
+  } else {
+    step.arrays.add(request.cache, entry.begin,
+                    begin < known.size() ? known.subspan(begin, n_tokens) : std::span(kTokenFromDevice));
+  }
   if (entry.begin < request.prefill_size) step.n_prefill += entry.n_tokens;
+  if (request.request.embedding || speculation_->needs_hidden(request.id)) step.arrays.request_hidden();
   OutputRows rows;
   if (request.request.embedding) {
-    step.arrays.request_hidden();
+    rows = {};
   } else if (entry.samples_token && is_sampled_on_device(request)) {
-    step.arrays.request_sampled_token(*request.output.device_sampling(begin + n_tokens));
-    rows = {.n_rows = 1};
+    std::vector<DeviceSampling> sampling;
+    for (size_t at = begin + n_tokens - request.draft.size(); at <= begin + n_tokens; ++at) {
+      sampling.push_back(*request.output.device_sampling(at));
+    }
+    step.arrays.request_sampled_tokens(sampling);
+    rows = {.n_rows = static_cast<int>(sampling.size())};
   } else {
     rows = {.n_rows = n_output_rows(request, entry), .has_logits = true};
     step.arrays.request_logits(rows.n_rows);
@@ -275,35 +329,54 @@ void EngineLoop::start_masks(std::span<const ScheduledSequence> sequences) {
   mask_worker_.start(std::move(constrained));
 }
 
-// Not if a checkpoint is due after this step: its state would be one step ahead, its window's pages released.
-bool EngineLoop::can_pipeline_next_step() const {
-  if (current_.n_prefill > kMaxPipelinedPrefill) return false;
+// Whether the chunk after a long one may be started before that one has ended: no request decodes or waits, and one
+// that arrives meanwhile either has to wait for a running one anyway or has not long to wait for both.
+bool EngineLoop::may_pipeline_long_prefill() const {
+  const bool has_decode_rows = current_.n_prefill < current_.arrays.n_tokens();
+  if (has_decode_rows || scheduler_.n_waiting() > 0) return false;
+  const double two_steps_s = 2 * prefill_token_s_ * options_.scheduler.step_tokens;
+  return scheduler_.n_running() == options_.max_sequences || (two_steps_s > 0 && two_steps_s <= kMaxPipelinedPrefillS);
+}
+
+// Not if a checkpoint is due after this step: its state would be one step ahead.
+bool EngineLoop::can_pipeline_next_step() {
+  if (!options_.can_sample_on_device) return false;  // then the host runs the steps itself
+  if (current_.n_prefill > kMaxPipelinedPrefill && !may_pipeline_long_prefill()) return false;
+  if (wants_draft()) return false;
   return std::ranges::all_of(current_.sequences, [&](const ScheduledSequence& entry) {
     const auto found = requests_.find(entry.id);
     if (found == requests_.end()) return true;  // it has ended
     const RequestState& request = *found->second;
-    return !request.request.embedding && (!entry.samples_token || is_sampled_on_device(request)) &&
+    return !request.request.embedding && request.draft.empty() &&
+           (!entry.samples_token || is_sampled_on_device(request)) &&
            !(needs_checkpoints_ && should_insert_prefix(request, entry.begin + entry.n_tokens));
   });
 }
 
-// Whether the cache takes both steps in flight: a sequence has the tokens of one step in addition to the known ones.
-// A step whose prompts wait for the time of a decode-only step is not started early either: this one may be it.
-bool EngineLoop::fits_in_flight(std::span<const ScheduledSequence> next) const {
-  bool has_prompt = false;
-  for (const ScheduledSequence& entry : next) {
-    const RequestState& request = *requests_.at(entry.id);
-    if (entry.begin + entry.n_tokens - request.cache.n_tokens > options_.scheduler.step_tokens) return false;
-    has_prompt = has_prompt || entry.begin < request.prefill_size;
+// Whether drafts are worth waiting for the tokens of the step in flight.
+bool EngineLoop::wants_draft() {
+  if (!speculation_->is_on() || current_.n_prefill > 0) return false;
+  draft_queries_.clear();
+  for (const ScheduledSequence& entry : current_.sequences) {
+    if (const auto found = requests_.find(entry.id); found != requests_.end()) {
+      draft_queries_.push_back(draft_query(*found->second));
+    }
   }
-  return has_prompt || scheduler_.n_prefilling() == 0;
+  return speculation_->wants_draft(draft_queries_);
+}
+
+// A step whose prompts wait for the time of a decode-only step is not started early: the one in flight may be it.
+bool EngineLoop::waits_for_decode_only_step(std::span<const ScheduledSequence> next) const {
+  const bool has_prompt = std::ranges::any_of(
+      next, [&](const ScheduledSequence& entry) { return entry.begin < requests_.at(entry.id)->prefill_size; });
+  return !has_prompt && scheduler_.n_prefilling() > 0;
 }
 
 // Not if its pages have run out.
 void EngineLoop::try_start_next_step() {
   admit_waiting();
   const std::span<const ScheduledSequence> next = scheduler_.schedule_step();
-  if (!next.empty() && fits_in_flight(next) && allocate_pages(next)) start(next_, next);
+  if (!next.empty() && !waits_for_decode_only_step(next) && allocate_pages(next)) start(next_, next);
 }
 
 void EngineLoop::complete_current_step() {
@@ -314,8 +387,12 @@ void EngineLoop::complete_current_step() {
   const Clock::time_point begin = std::max(current_.started, last_done_);
   const double seconds = seconds_between(begin, done);
   if (options_.trace && output.ok()) trace_step(current_, begin, waited, done);
+  if (current_.n_prefill == 0) {
+    speculation_->observe_step(current_.arrays.n_tokens(), was_busy_ ? seconds_between(last_done_, done) : seconds);
+  }
   last_done_ = done;
   scheduler_.complete_step(seconds);
+  if (current_.n_prefill > kMaxPipelinedPrefill) prefill_token_s_ = seconds / current_.n_prefill;
   ++stats_.n_steps;
   stats_.step_s.add(seconds);
   stats_.step_tokens.add(current_.arrays.n_tokens());
@@ -337,7 +414,7 @@ void EngineLoop::apply_output(const InFlightStep& done, const Result<StepOutput>
   const StepOutput out = output.ok() ? output.value() : StepOutput{};
   const size_t hidden_dim = out.hidden.size() / static_cast<size_t>(done.arrays.n_tokens());
   size_t rows_at = 0, logits_at = 0, hidden_at = 0;
-  std::vector<SampledRow> constrained;  // after the other rows, which do not wait for masks
+  std::vector<SampledRows> constrained;  // after the other rows, which do not wait for masks
   if (!output.ok()) mask_worker_.wait();
   for (size_t i = 0; i < done.sequences.size(); ++i) {
     const ScheduledSequence& entry = done.sequences[i];
@@ -364,7 +441,7 @@ void EngineLoop::apply_output(const InFlightStep& done, const Result<StepOutput>
     }
     RequestState& request = *requests_.at(entry.id);
     const bool was_prompt = request.is_prefilling();
-    request.cache.n_tokens += entry.n_tokens;
+    if (request.draft.empty()) request.cache.n_tokens += entry.n_tokens;  // else when it is known which are kept
     if (!entry.samples_token) insert_prefix_if_due(request);
     if (was_prompt) {
       stats_.n_prefilled_tokens += static_cast<uint64_t>(entry.n_tokens);
@@ -375,17 +452,19 @@ void EngineLoop::apply_output(const InFlightStep& done, const Result<StepOutput>
       continue;
     }
     if (request.scores_prompt()) score_prompt(request, entry, logits);
+    if (request.draft.empty()) observe_rows(request, entry.begin, entry.n_tokens, hidden);
     if (entry.samples_token) {
-      const SampledRow row{&request, sampled.back(), logits.last(n_logits)};
+      const size_t n_sampled = 1 + request.draft.size();
+      const SampledRows rows{&request, sampled.last(n_sampled), logits.last(n_sampled * n_logits), hidden};
       if (request.output.is_constrained()) {
-        constrained.push_back(row);
+        constrained.push_back(rows);
       } else {
-        apply_output_row(row);
+        apply_output_rows(rows);
       }
     }
   }
   if (!constrained.empty()) mask_worker_.wait();
-  for (const SampledRow& row : constrained) apply_output_row(row);
+  for (const SampledRows& rows : constrained) apply_output_rows(rows);
   cache_->prefault_pages(done.arrays.n_tokens());
 }
 
@@ -399,7 +478,7 @@ void EngineLoop::report_progress(RequestState& request) {
 
 int EngineLoop::n_output_rows(const RequestState& request, const ScheduledSequence& entry) {
   if (request.scores_prompt()) return entry.n_tokens;
-  return entry.samples_token ? 1 : 0;
+  return entry.samples_token ? 1 + static_cast<int>(request.draft.size()) : 0;
 }
 
 // The logits after a token are the next token's.
@@ -417,19 +496,73 @@ void EngineLoop::score_prompt(RequestState& request, const ScheduledSequence& en
   }
 }
 
-// For greedy sampling the device has already found the most likely token, unless the logits are not finite.
-void EngineLoop::apply_output_row(const SampledRow& row) {
-  RequestState& request = *row.request;
+// A drafted token is kept if it is the one that the row before it samples, and the rows after a token that is not kept
+// are ignored. So every output is what it would be without drafts.
+void EngineLoop::apply_output_rows(const SampledRows& rows) {
+  RequestState& request = *rows.request;
   const RequestId id = request.id;
   if (request.output.is_prompt_only()) return end(request, StopReason::max_tokens);
-  const std::optional<DeviceSampling> sampling = request.output.device_sampling(0);
-  const bool is_greedy = sampling && sampling->temperature <= kGreedyTemperature && row.sampled >= 0;
-  if (is_sampled_on_device(request) || (is_greedy && std::isfinite(row.logits[static_cast<size_t>(row.sampled)]))) {
-    accept_sampled(request, row.sampled);
-  } else {
-    sample_on_host(request, row.logits);
+  const std::vector<TokenId> draft = std::exchange(request.draft, {});
+  const int begin = request.cache.n_tokens - (draft.empty() ? 1 : 0);  // position of the first row
+  const size_t n_logits = rows.logits.size() / rows.sampled.size();
+  std::optional<StopReason> reason;
+  std::optional<Error> error;
+  size_t n_rows = 0;
+  while (true) {
+    const Result<OutputState::TokenResult> result =
+        accept_row(request, rows.sampled[n_rows], rows.logits.subspan(n_rows * n_logits, n_logits),
+                   begin + static_cast<int>(n_rows) + 1);
+    ++n_rows;
+    if (!result.ok()) {
+      reason = StopReason::failed;
+      error = result.error();
+      break;
+    }
+    emit_token(request, result.value());
+    reason = result.value().reason;
+    if (reason || n_rows > draft.size() || draft[n_rows - 1] != result.value().id) break;
   }
+  if (!draft.empty()) {
+    keep_rows(request, static_cast<int>(n_rows), static_cast<int>(draft.size()));
+    observe_rows(request, begin, static_cast<int>(n_rows), rows.hidden);
+  }
+  if (reason) return end(request, *reason, std::move(error));
   if (requests_.contains(id)) insert_prefix_if_due(request);  // after sampling: a failed request is not inserted
+}
+
+void EngineLoop::keep_rows(RequestState& request, int n_rows, int n_drafted) {
+  const int n_accepted = n_rows - 1;
+  cache_->accept_rows(request.cache, n_rows);
+  scheduler_.reject_draft(request.id, n_drafted - n_accepted);
+  speculation_->observe_verification(request.id, n_drafted, n_accepted);
+  request.usage.n_draft_accepted += n_accepted;
+  request.usage.n_draft_rejected += n_drafted - n_accepted;
+}
+
+void EngineLoop::observe_rows(const RequestState& request, int begin, int n_rows, std::span<const float> hidden) {
+  if (!speculation_->is_on()) return;
+  const size_t n = static_cast<size_t>(n_rows), dim = static_cast<size_t>(options_.embedding_dim);
+  const std::span<const TokenId> tokens = request.output.tokens();
+  speculation_->observe({.id = request.id,
+                         .cache = &request.cache,
+                         .begin = begin,
+                         .tokens = tokens.subspan(static_cast<size_t>(begin), n),
+                         .hidden = hidden.empty() ? hidden : hidden.first(n * dim)});
+}
+
+// The token after n_fed tokens. For greedy sampling the device has already found the most likely token, unless the
+// logits are not finite.
+Result<OutputState::TokenResult> EngineLoop::accept_row(RequestState& request, TokenId sampled, std::span<float> logits,
+                                                        int n_fed) {
+  record_token_time(request);
+  const bool can_continue = n_fed < request.max_length;
+  const std::optional<DeviceSampling> sampling = request.output.device_sampling(0);
+  const bool is_greedy = sampling && sampling->temperature <= kGreedyTemperature && sampled >= 0;
+  if (!is_sampled_on_device(request) && !(is_greedy && std::isfinite(logits[static_cast<size_t>(sampled)]))) {
+    return request.output.accept(logits, sampler_, can_continue);
+  }
+  if (sampled >= 0) return request.output.accept(sampled, can_continue);
+  return no_finite_logit(static_cast<uint64_t>(n_fed), static_cast<size_t>(options_.n_vocab));
 }
 
 bool EngineLoop::is_sampled_on_device(const RequestState& request) const {
@@ -445,6 +578,7 @@ bool EngineLoop::should_insert_prefix(const RequestState& request, int n) const 
 // Inserted during prefill, so that other requests can share the prefix early and the pages count as recently used.
 void EngineLoop::insert_prefix_if_due(RequestState& request) {
   if (!should_insert_prefix(request, request.cache.n_tokens)) return;
+  speculation_->flush(request.id);
   cache_->insert_prefix(request.cache, request.fed());
   request.n_cached_prefix = request.cache.n_tokens;
 }
@@ -471,31 +605,12 @@ void EngineLoop::record_token_time(RequestState& request) {
   request.last_token = now;
 }
 
-void EngineLoop::sample_on_host(RequestState& request, std::span<float> logits) {
-  record_token_time(request);
-  OutputState& output = request.output;
-  const Result<OutputState::TokenResult> result =
-      output.accept(logits, sampler_, request.cache.n_tokens < request.max_length);
-  if (!result.ok()) return end(request, StopReason::failed, result.error());
-  emit_token(request, result.value());
-}
-
-void EngineLoop::accept_sampled(RequestState& request, TokenId id) {
-  record_token_time(request);
-  const size_t position = static_cast<size_t>(request.cache.n_tokens);
-  if (id < 0) {
-    return end(request, StopReason::failed, no_finite_logit(position, static_cast<size_t>(options_.n_vocab)));
-  }
-  emit_token(request, request.output.accept(id, request.cache.n_tokens < request.max_length));
-}
-
 void EngineLoop::emit_token(RequestState& request, const OutputState::TokenResult& result) {
   if (result.is_output) {
     ++stats_.n_generated_tokens;
     request.request.sink->tokens(result.text, {&request.output.last(), 1});
   }
   if (result.reason == StopReason::end_token && !result.is_output) request.end_token = result.id;
-  if (result.reason) end(request, *result.reason);
 }
 
 int EngineLoop::n_in_flight(RequestId id) const {
@@ -527,6 +642,8 @@ void EngineLoop::end(RequestState& request, StopReason reason, std::optional<Err
   if (request.output.is_constrained()) mask_worker_.wait();  // it may be preparing the request's mask
   if (const std::string_view rest = request.output.finish(); !rest.empty()) request.request.sink->tokens(rest, {});
   const Outcome outcome = outcome_of(request, reason, std::move(error));
+  if (reason != StopReason::failed) speculation_->flush(request.id);
+  speculation_->remove(request.id);
   if (request.is_running) release_cache(request, reason);
   scheduler_.remove(request.id);
   record_end(request, outcome);
@@ -559,6 +676,7 @@ void EngineLoop::publish() {
   stats_.n_states = pools.states.n_total();
   stats_.n_states_cached = pools.states.n_cached();
   stats_.n_evicted_pages = cache_->prefix_cache().n_evicted_pages();
+  stats_.speculation = speculation_->stats();
   const std::lock_guard lock(stats_mutex_);
   published_ = stats_;
 }

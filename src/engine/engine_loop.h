@@ -18,6 +18,7 @@
 #include "engine/engine_trace.h"
 #include "engine/mask_worker.h"
 #include "engine/scheduler.h"
+#include "engine/speculation.h"
 #include "engine/step_arrays.h"
 #include "engine/submission_queue.h"
 
@@ -35,9 +36,9 @@ struct LoopOptions {
 
 class EngineLoop {
  public:
-  // The plan must fit the largest possible step.
+  // The plan must fit the largest possible step. speculation: nullptr is off.
   EngineLoop(SubmissionQueue& submission_queue, std::unique_ptr<KvCache> cache, std::unique_ptr<Plan> plan,
-             const LoopOptions& options);
+             const LoopOptions& options, std::unique_ptr<Speculation> speculation = nullptr);
   ~EngineLoop();  // waits for the step in flight, ends the remaining requests as cancelled
 
   bool step();                // false: nothing to do
@@ -55,6 +56,8 @@ class EngineLoop {
   std::span<const ScheduledSequence> schedule_step();
   bool allocate_pages(std::span<const ScheduledSequence> sequences);
   void preempt_youngest();
+  DraftQuery draft_query(const RequestState& request) const;
+  void add_drafts();
   struct OutputRows {
     int n_rows = 0;
     bool has_logits = false;  // else sampled tokens only
@@ -79,24 +82,30 @@ class EngineLoop {
   void start(InFlightStep& step, std::span<const ScheduledSequence> sequences);
   void add_to_step(InFlightStep& step, const ScheduledSequence& entry);
   void start_masks(std::span<const ScheduledSequence> sequences);
-  bool can_pipeline_next_step() const;
-  bool fits_in_flight(std::span<const ScheduledSequence> next) const;
+  bool may_pipeline_long_prefill() const;
+  bool can_pipeline_next_step();
+  bool wants_draft();
+  bool waits_for_decode_only_step(std::span<const ScheduledSequence> next) const;
   void try_start_next_step();
   void complete_current_step();
   void apply_output(const InFlightStep& done, const Result<StepOutput>& output);
   static void report_progress(RequestState& request);
   void score_prompt(RequestState& request, const ScheduledSequence& entry, std::span<float> logits);
   static int n_output_rows(const RequestState& request, const ScheduledSequence& entry);
-  struct SampledRow {
+  // The output rows of a sequence: one, or one more than it had drafted tokens in the step.
+  struct SampledRows {
     RequestState* request;
-    TokenId sampled;
-    std::span<float> logits;
+    std::span<const TokenId> sampled;
+    std::span<float> logits;  // [rows, n_vocab], or empty
+    std::span<const float> hidden;
   };
-  void apply_output_row(const SampledRow& row);
+  void apply_output_rows(const SampledRows& rows);
+  Result<OutputState::TokenResult> accept_row(RequestState& request, TokenId sampled, std::span<float> logits,
+                                              int n_fed);
+  void keep_rows(RequestState& request, int n_rows, int n_drafted);
+  void observe_rows(const RequestState& request, int begin, int n_rows, std::span<const float> hidden);
   void accumulate_embedding(RequestState& request, std::span<const float> rows);
   bool is_sampled_on_device(const RequestState& request) const;  // no logits are copied to the host
-  void sample_on_host(RequestState& request, std::span<float> logits);
-  void accept_sampled(RequestState& request, TokenId id);
   void emit_token(RequestState& request, const OutputState::TokenResult& result);
   void record_token_time(RequestState& request);
   bool should_insert_prefix(const RequestState& request, int n) const;
@@ -117,7 +126,11 @@ class EngineLoop {
   Scheduler scheduler_;
   InFlightStep current_, next_;  // the step to wait for, and the one after it (or the last finished one)
   Clock::time_point last_done_;
+  double prefill_token_s_ = 0;  // per prompt token, of the last step with many; 0: none yet
   uint64_t n_started_steps_ = 0;
+  std::unique_ptr<Speculation> speculation_;
+  std::vector<DraftQuery> draft_queries_;
+  bool was_busy_ = false;  // the last step() had work
   Sampler sampler_;
   MaskWorker mask_worker_;
   std::map<RequestId, std::unique_ptr<RequestState>> requests_;

@@ -9,7 +9,21 @@
 namespace zinc {
 namespace {
 
+constexpr int kMaxDraftRows = 56;         // of a step: larger batches use the device well without drafts
 constexpr int kDefaultWholeContexts = 4;  // requests of full context length that must fit at the same time
+
+// With more sequences that draft at the same time, drafts are shorter.
+int max_draft_slots(const EngineOptions& options) {
+  constexpr int kDraftingSequences = 2;
+  if (options.speculation.mode == SpeculationMode::off) return 0;
+  return kMaxDraftTokens * std::min(options.max_sequences, kDraftingSequences);
+}
+
+int min_draft_slots(const EngineOptions& options) {
+  constexpr int kMinDraftSlots = 3;  // enough for prompt lookup; an MTP block or a draft model has all of them
+  const bool is_automatic = options.speculation.mode == SpeculationMode::automatic;
+  return is_automatic ? kMinDraftSlots : max_draft_slots(options);
+}
 
 CacheRequirements requirements_of(const ModelInstance& model, size_t unused, const EngineOptions& options) {
   constexpr int64_t kMaxPositions = std::numeric_limits<int>::max() / 2;
@@ -22,6 +36,8 @@ CacheRequirements requirements_of(const ModelInstance& model, size_t unused, con
       .n_full_contexts = 1,
       .max_chunk_tokens = options.step_tokens,
       .checkpoint_interval = options.checkpoint_interval,
+      .min_draft_slots = min_draft_slots(options),
+      .max_draft_slots = max_draft_slots(options),
       .max_bytes = options.cache_bytes > 0 ? options.cache_bytes : unused / 2};
   if (options.context == 0) requirements.n_full_contexts = std::min(kDefaultWholeContexts, options.max_sequences);
   if (options.cache_bytes == 0) {
@@ -30,12 +46,67 @@ CacheRequirements requirements_of(const ModelInstance& model, size_t unused, con
   return requirements;
 }
 
+struct Models {
+  const ModelInstance& model;
+  const ModelInstance* draft_model;  // nullptr: none
+};
+
+Result<size_t> measure_mtp_plan(const ModelInstance& model, const CacheSizes& sizes, const Bucket& bucket) {
+  const ModelLayout& layout = model.layout();
+  ZINC_TRY(cache, layout.backend->allocate_cache(model.model().caches, sizes));
+  ZINC_TRY(plan, layout.backend->compile(*model.model().draft, *layout.weights, *cache, bucket));
+  return plan->device_bytes();
+}
+
+Result<ModelMemory> measure(const Models& models, const CacheSizes& sizes, const CacheSizes& draft_sizes,
+                            const EngineOptions& options) {
+  ZINC_TRY(memory, measure_memory(models.model, sizes, largest_step(options)));
+  const Bucket draft_step = largest_draft_step(options);
+  if (models.model.model().draft) {
+    ZINC_TRY(mtp_bytes, measure_mtp_plan(models.model, sizes, draft_step));
+    memory.plan_bytes += mtp_bytes;
+  }
+  if (models.draft_model) {
+    ZINC_TRY(draft, measure_memory(*models.draft_model, draft_sizes, draft_step));
+    memory.weight_bytes += draft.weight_bytes;
+    memory.upload_bytes = std::max(memory.upload_bytes, draft.upload_bytes);
+    memory.cache_bytes += draft.cache_bytes;
+    memory.plan_bytes += draft.plan_bytes;
+  }
+  return memory;
+}
+
+// The layers of both models: their caches are planned together, so that both have pages for the same positions.
+std::vector<LayerCache> all_layers(const Models& models) {
+  std::vector<LayerCache> layers = models.model.model().caches;
+  if (models.draft_model) {
+    const std::vector<LayerCache>& draft = models.draft_model->model().caches;
+    layers.insert(layers.end(), draft.begin(), draft.end());
+  }
+  return layers;
+}
+
+// The part of one of the models in the sizes for `layers`, those of both.
+CacheSizes sizes_of(const ModelInstance& model, const CacheSizes& all, std::span<const LayerCache> layers) {
+  CacheSizes sizes = all;
+  sizes.n_pages.clear();
+  const std::vector<PageGroup> groups = page_groups(layers);
+  for (const PageGroup& own : page_groups(model.model().caches)) {
+    const auto found = std::ranges::find(groups, own.window, &PageGroup::window);
+    sizes.n_pages.push_back(all.n_pages[static_cast<size_t>(found - groups.begin())]);
+  }
+  return sizes;
+}
+
 // The memory with a cache of one page per group: what is needed besides the cache, at least.
-Result<ModelMemory> measure_without_cache(const ModelInstance& model, const Format& kv_format,
-                                          const EngineOptions& options) {
-  CacheSizes sizes{.n_pages = {}, .n_slots = 1, .kv_format = &kv_format};
-  sizes.n_pages.assign(page_groups(model.model().caches).size(), 1);
-  return measure_memory(model, sizes, largest_step(options));
+Result<ModelMemory> measure_without_cache(const Models& models, const Format& kv_format, const EngineOptions& options) {
+  const auto least_sizes = [&](const ModelInstance& model) {
+    CacheSizes sizes{.n_pages = {}, .n_slots = 1, .kv_format = &kv_format};
+    sizes.n_pages.assign(page_groups(model.model().caches).size(), 1);
+    return sizes;
+  };
+  return measure(models, least_sizes(models.model),
+                 models.draft_model ? least_sizes(*models.draft_model) : CacheSizes{}, options);
 }
 
 Error cache_bytes_error(const ModelMemory& memory, size_t limit, const EngineOptions& options) {
@@ -48,17 +119,23 @@ Error cache_bytes_error(const ModelMemory& memory, size_t limit, const EngineOpt
 }
 
 // The workspaces grow with the cache, so the cache shrinks until all fits.
-Result<EngineMemory> plan_memory_with(const ModelInstance& model, const Format& kv_format, size_t limit,
+Result<EngineMemory> plan_memory_with(const Models& models, const Format& kv_format, size_t limit,
                                       const EngineOptions& options) {
   constexpr int kMaxRounds = 8;
-  ZINC_TRY(least, measure_without_cache(model, kv_format, options));
+  const std::vector<LayerCache> layers = all_layers(models);
+  ZINC_TRY(least, measure_without_cache(models, kv_format, options));
   size_t used = least.weight_bytes + least.plan_bytes;
   EngineMemory out;
   for (int round = 0; round < kMaxRounds; ++round) {
     const size_t unused = limit > used ? limit - used : 0;
     if (options.cache_bytes > unused) return cache_bytes_error(round == 0 ? least : out, limit, options);
-    ZINC_TRY(plan, plan_cache(model.model().caches, kv_format, requirements_of(model, unused, options)));
-    ZINC_TRY(memory, measure_memory(model, plan.sizes, largest_step(options)));
+    ZINC_TRY(plan, plan_cache(layers, kv_format, requirements_of(models.model, unused, options)));
+    if (models.draft_model) {
+      out.draft_cache = sizes_of(*models.draft_model, plan.sizes, layers);
+      out.draft_cache.n_slots = options.max_sequences;
+    }
+    plan.sizes = sizes_of(models.model, plan.sizes, layers);
+    ZINC_TRY(memory, measure(models, plan.sizes, out.draft_cache, options));
     static_cast<ModelMemory&>(out) = memory;
     out.cache = std::move(plan);
     if (out.bytes() <= limit) return out;
@@ -68,22 +145,26 @@ Result<EngineMemory> plan_memory_with(const ModelInstance& model, const Format& 
 }
 
 // Other settings with which the same model fits: "--kv q8_0, --parallel 4".
-std::string fitting_settings(const ModelInstance& model, size_t limit, const EngineOptions& options) {
+std::string fitting_settings(const Models& models, size_t limit, const EngineOptions& options) {
+  const ModelInstance& model = models.model;
   std::string fitting;
   const auto add = [&](std::string_view setting) { fitting += (fitting.empty() ? "" : ", ") + std::string(setting); };
   for (const std::string_view name : model.backend_info().kv_formats) {
     const Format &smaller = *find_format(name), &used = model.kv_format();
     const bool is_smaller = smaller.block_bytes * used.block_elems < used.block_bytes * smaller.block_elems;
-    if (!is_smaller || !plan_memory_with(model, smaller, limit, options).ok()) continue;
+    if (!is_smaller || !plan_memory_with(models, smaller, limit, options).ok()) continue;
     add(fmt::format("--kv {}", name));
     break;
   }
   EngineOptions fewer = options;
   while (fewer.max_sequences > 1) {
     fewer.max_sequences /= 2;
-    if (!plan_memory_with(model, model.kv_format(), limit, fewer).ok()) continue;
+    if (!plan_memory_with(models, model.kv_format(), limit, fewer).ok()) continue;
     add(fmt::format("--parallel {}", fewer.max_sequences));
     break;
+  }
+  if (models.draft_model && plan_memory_with({model, nullptr}, model.kv_format(), limit, options).ok()) {
+    add("--speculate off");
   }
   return fitting;
 }
@@ -98,28 +179,39 @@ std::string smaller_model_hint(const ModelMemory& least, size_t limit) {
 }  // namespace
 
 Bucket largest_step(const EngineOptions& options) {
-  return {.max_tokens = options.max_sequences + options.step_tokens,
+  const bool has_drafts = options.speculation.mode != SpeculationMode::off;
+  const int n_draft_rows = has_drafts ? std::min(kMaxDraftTokens * options.max_sequences, kMaxDraftRows) : 0;
+  return {.max_tokens = options.max_sequences + std::max(options.step_tokens, n_draft_rows),
           .max_seqs = options.max_sequences,
-          .max_outputs = options.max_sequences};
+          .max_outputs = options.max_sequences + n_draft_rows};
 }
 
 size_t least_limit(const ModelMemory& memory) {
   return std::max(memory.bytes(), memory.weight_bytes + memory.plan_bytes + 2 * memory.cache_bytes);
 }
 
-Result<EngineMemory> plan_engine_memory(const ModelInstance& model, size_t limit, const EngineOptions& options) {
-  Result<EngineMemory> planned = plan_memory_with(model, model.kv_format(), limit, options);
+Bucket largest_draft_step(const EngineOptions& options) {
+  return {.max_tokens = options.max_sequences + options.step_tokens,
+          .max_seqs = options.max_sequences,
+          .max_outputs = options.max_sequences};
+}
+
+Result<EngineMemory> plan_engine_memory(const ModelInstance& model, size_t limit, const EngineOptions& options,
+                                        const ModelInstance* draft_model) {
+  const Models models{model, draft_model};
+  Result<EngineMemory> planned = plan_memory_with(models, model.kv_format(), limit, options);
   if (planned.ok() || planned.error().code != ErrorCode::out_of_memory) return planned;
-  ZINC_TRY(least, measure_without_cache(model, model.kv_format(), options));
-  const std::string model_text = fmt::format(
-      "the model takes {} of weights and {} of activations and workspaces, of {} available{}",
-      format_memory(least.weight_bytes), format_memory(least.plan_bytes), format_memory(limit), model.device_text());
+  ZINC_TRY(least, measure_without_cache(models, model.kv_format(), options));
+  const std::string model_text = fmt::format("{} {} of weights and {} of activations and workspaces, of {} available{}",
+                                             draft_model ? "the model and its draft model take" : "the model takes",
+                                             format_memory(least.weight_bytes), format_memory(least.plan_bytes),
+                                             format_memory(limit), model.device_text());
   std::string remedy;
   EngineOptions any_context = options;
   any_context.context = 0;
-  if (const std::string settings = fitting_settings(model, limit, options); !settings.empty()) {
+  if (const std::string settings = fitting_settings(models, limit, options); !settings.empty()) {
     remedy = "; it fits with: " + settings;
-  } else if (options.cache_bytes == 0 && !plan_memory_with(model, model.kv_format(), limit, any_context).ok()) {
+  } else if (options.cache_bytes == 0 && !plan_memory_with(models, model.kv_format(), limit, any_context).ok()) {
     remedy = "; " + smaller_model_hint(least, limit);
   }
   return fail(ErrorCode::out_of_memory, "{}; {}{}", planned.error().message, model_text, remedy);

@@ -8,19 +8,23 @@
 
 namespace zinc {
 
-struct EngineMemory : ModelMemory {
+struct EngineMemory : ModelMemory {  // with that of the MTP block, if it is loaded, and of the draft model
   CachePlan cache;
+  CacheSizes draft_cache = {};  // of the draft model
 };
 
 // Within `limit` bytes in total. out_of_memory: it does not fit; the message has the numbers and what would fit.
-// REQUIRES: options.step_tokens > 0.
-Result<EngineMemory> plan_engine_memory(const ModelInstance& model, size_t limit, const EngineOptions& options);
+// EngineOptions::cache_bytes is the size of both models' caches. REQUIRES: options.step_tokens > 0.
+Result<EngineMemory> plan_engine_memory(const ModelInstance& model, size_t limit, const EngineOptions& options,
+                                        const ModelInstance* draft_model = nullptr);
 
 // The least limit with which plan_engine_memory grants this memory, if EngineOptions::cache_bytes is 0: the cache may
 // take half of what the model leaves.
 size_t least_limit(const ModelMemory& memory);
 
-// One token of every request, and prompt chunks in addition.
+// One token of every request, and prompt chunks or drafts in addition.
 Bucket largest_step(const EngineOptions& options);
+// Of a draft model or an MTP block.
+Bucket largest_draft_step(const EngineOptions& options);
 
 }  // namespace zinc

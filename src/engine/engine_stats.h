@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace zinc {
@@ -27,6 +28,14 @@ struct PageUse {
   int n_cached = 0;  // held only by the prefix cache: evictable
 };
 
+struct SpeculationStats {
+  uint64_t n_drafts = 0;  // verified
+  uint64_t n_drafted_tokens = 0, n_accepted_tokens = 0;
+  double acceptance = 0;         // of the drafter used last, recently
+  double predicted_speedup = 1;  // of the last step with a possible draft; below kMinDraftSpeedup nothing is drafted
+  std::string error = {};        // why the drafter is not used any more; empty: no error
+};
+
 struct EngineStats {
   EngineStats();
 
@@ -47,6 +56,8 @@ struct EngineStats {
   uint64_t n_cached_tokens = 0;     // of those, found in the prefix cache
   uint64_t n_prefilled_tokens = 0;  // computed in prefill, also again after a preemption
   uint64_t n_generated_tokens = 0;
+
+  SpeculationStats speculation;
 
   // Prefix cache lookups by CacheMiss; a hit found at least one token.
   std::array<uint64_t, 5> n_lookups{};

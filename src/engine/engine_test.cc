@@ -72,7 +72,10 @@ TEST(Sequence, rejects_a_context_that_does_not_fit_in_memory_before_the_upload_w
 class EngineMemoryTest : public testing::Test {
  protected:
   static EngineOptions options_of(int max_sequences, int context) {
-    return {.max_sequences = max_sequences, .context = context, .step_tokens = 64};
+    return {.max_sequences = max_sequences,
+            .context = context,
+            .step_tokens = 64,
+            .speculation = {.mode = SpeculationMode::off}};
   }
 
   static ModelInstance open_with(size_t limit) {

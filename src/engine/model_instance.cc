@@ -6,13 +6,18 @@
 
 namespace zinc {
 
+Status ModelInstance::read(const std::filesystem::path& path, Draft draft) {
+  ZINC_TRY(file, GgufFile::open(path));
+  file_ = std::make_unique<GgufFile>(std::move(file));
+  ZINC_TRY(model, read_model(*file_, draft));
+  model_ = std::make_unique<Model>(std::move(model));
+  return ok_status();
+}
+
 Result<ModelInstance> ModelInstance::open(const std::filesystem::path& path, const LoadOptions& options) {
   ModelInstance instance;
   instance.chat_template_ = options.chat_template;
-  ZINC_TRY(file, GgufFile::open(path));
-  instance.file_ = std::make_unique<GgufFile>(std::move(file));
-  ZINC_TRY(model, read_model(*instance.file_, options.draft));
-  instance.model_ = std::make_unique<Model>(std::move(model));
+  if (Status s = instance.read(path, options.draft); !s.ok()) return s.error();
   const std::string_view name = options.backend.empty() ? default_backend().name : std::string_view(options.backend);
   ZINC_TRY(info, find_backend(name));
   instance.backend_info_ = info;
@@ -24,7 +29,23 @@ Result<ModelInstance> ModelInstance::open(const std::filesystem::path& path, con
   if (Status fits = check_kv_blocks(*instance.kv_format_, instance.model_->caches); !fits.ok()) return fits.error();
   ZINC_TRY(backend, open_backend(name, options.n_threads));
   instance.backend_ = std::move(backend);
-  if (Status s = instance.lay_out(path, options.memory_limit); !s.ok()) return s.error();
+  const DeviceInfo device = instance.backend_->info();
+  if (device.has_dedicated_memory) instance.device_text_ = " on " + device.name;
+  instance.memory_limit_ = options.memory_limit > 0 ? options.memory_limit : available_bytes(device);
+  if (Status s = instance.lay_out(path); !s.ok()) return s.error();
+  return instance;
+}
+
+Result<ModelInstance> ModelInstance::open_beside(const ModelInstance& other, const std::filesystem::path& path) {
+  ModelInstance instance;
+  if (Status s = instance.read(path, Draft::skip); !s.ok()) return s.error();
+  instance.backend_info_ = other.backend_info_;
+  instance.kv_format_ = other.kv_format_;
+  if (Status fits = check_kv_blocks(*instance.kv_format_, instance.model_->caches); !fits.ok()) return fits.error();
+  instance.backend_ = other.backend_;
+  instance.device_text_ = other.device_text_;
+  instance.memory_limit_ = other.memory_limit_;
+  if (Status s = instance.lay_out(path); !s.ok()) return s.error();
   return instance;
 }
 
@@ -40,10 +61,7 @@ std::vector<const Graph*> ModelInstance::graphs() const {
   return graphs;
 }
 
-Status ModelInstance::lay_out(const std::filesystem::path& path, size_t memory_limit) {
-  const DeviceInfo device = backend_->info();
-  if (device.has_dedicated_memory) device_text_ = " on " + device.name;
-  memory_limit_ = memory_limit > 0 ? memory_limit : available_bytes(device);
+Status ModelInstance::lay_out(const std::filesystem::path& path) {
   layout_.backend = backend_->without_memory();
   ZINC_TRY(weights, layout_.backend->upload(graphs(), [](auto) {}));
   layout_.weights = std::move(weights);

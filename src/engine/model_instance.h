@@ -32,6 +32,8 @@ class ModelInstance {
  public:
   // Fails if the weights alone do not fit the memory limit.
   static Result<ModelInstance> open(const std::filesystem::path& path, const LoadOptions& options);
+  // A further model on the backend of `other`, with its KV cache format and memory limit: a draft model.
+  static Result<ModelInstance> open_beside(const ModelInstance& other, const std::filesystem::path& path);
   Status upload();  // no effect if it is uploaded
   // Both.
   static Result<ModelInstance> load(const std::filesystem::path& path, const LoadOptions& options);
@@ -51,11 +53,12 @@ class ModelInstance {
 
  private:
   ModelInstance() = default;
-  Status lay_out(const std::filesystem::path& path, size_t memory_limit);
+  Status read(const std::filesystem::path& path, Draft draft);
+  Status lay_out(const std::filesystem::path& path);
   std::vector<const Graph*> graphs() const;
   std::unique_ptr<GgufFile> file_;  // pointers, because graphs and plans refer to them across moves
   std::unique_ptr<Model> model_;
-  std::unique_ptr<Backend> backend_;
+  std::shared_ptr<Backend> backend_;  // of this model, and of those opened beside it
   const BackendInfo* backend_info_ = nullptr;
   ModelLayout layout_;
   std::unique_ptr<DeviceWeights> weights_;

@@ -92,6 +92,9 @@ class OutputState {
   std::span<const TokenId> tokens() const { return tokens_; }  // prompt and output, without an end token
   const OutputToken& last() const { return last_; }            // with log-probabilities if requested
   int n_tokens() const { return static_cast<int>(tokens_.size() - n_prompt_); }  // of the output
+  int n_tokens_left() const {                                                    // until max_tokens; 0: no limit
+    return options_.max_tokens > 0 ? options_.max_tokens - n_tokens() : 0;
+  }
   int n_reasoning_tokens() const { return n_reasoning_; }
   int n_prompt_logprobs() const { return options_.n_prompt_logprobs; }
   bool is_prompt_only() const { return options_.prompt_only; }

@@ -16,6 +16,7 @@
 #include "cache/cache_miss.h"
 #include "cache/cache_namespace.h"
 #include "engine/output_state.h"
+#include "engine/speculation_options.h"
 
 namespace zinc {
 
@@ -34,8 +35,9 @@ struct Usage {
   // Of the prompt: found in the prefix cache, usable or not; the token at this index is the first that differs.
   int n_common = 0;
   CacheMiss miss = CacheMiss::none;
-  int n_completion = 0;  // without an end token
-  int n_reasoning = 0;   // of the completion: reasoning
+  int n_completion = 0;                            // without an end token
+  int n_reasoning = 0;                             // of the completion: reasoning
+  int n_draft_accepted = 0, n_draft_rejected = 0;  // drafted tokens: in the completion, and not
 };
 
 struct Timings {
@@ -74,7 +76,9 @@ struct Request {
   std::string client = {};           // for fair scheduling
   CacheNamespace cache_namespace = kSharedNamespace;  // prefixes are shared only within a namespace
   double cache_share = 1;  // of the KV cache, that prefixes of the namespace may keep when the request has ended
-  std::optional<Pooling> embedding = {};  // return the prompt's embedding instead of generating
+  std::optional<SpeculationMode> speculation = {};  // nullopt: the engine's
+  std::vector<TokenId> prediction = {};             // the expected output: drafted from, for speculative decoding
+  std::optional<Pooling> embedding = {};            // return the prompt's embedding instead of generating
   std::shared_ptr<RequestSink> sink = {};
 };
 

@@ -34,6 +34,7 @@ struct RequestState {
   int prefill_size = 0;                         // tokens to prefill: the prompt, or all tokens so far if it was resumed
   std::vector<int> checkpoints;      // offsets in the prefill where it is inserted into the prefix cache, ascending
   int n_cached_prefix = 0;           // tokens in the prefix cache
+  std::vector<TokenId> draft;        // in the step in flight, after the last token
   std::optional<TokenId> end_token;  // the one that ended the output, if any
   int n_progress = 0;                // prompt tokens done, as last reported to the sink
   Usage usage;                       // as of the first admission

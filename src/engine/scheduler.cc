@@ -197,6 +197,15 @@ std::span<const ScheduledSequence> Scheduler::schedule_step() {
   return step_;
 }
 
+void Scheduler::add_draft(RequestId id, int n_tokens) {
+  std::ranges::find(step_, id, &ScheduledSequence::id)->n_tokens += n_tokens;
+}
+
+void Scheduler::reject_draft(RequestId id, int n_tokens) {
+  const auto request = std::ranges::find(running_, id, &Running::id);
+  if (request != running_.end()) request->n_fed -= n_tokens;
+}
+
 void Scheduler::start_step() {
   StepLoad load;
   for (Running& request : running_) request.was_passed_over = request.is_prefilling();
@@ -207,7 +216,7 @@ void Scheduler::start_step() {
       load.depth_sum += static_cast<double>(entry.n_tokens) * (entry.begin + entry.n_tokens / 2.0);
       load.read_depth += entry.begin;
     } else {
-      ++load.n_decode;
+      load.n_decode += entry.n_tokens;
     }
     request.n_fed += entry.n_tokens;
     request.was_passed_over = false;

@@ -23,7 +23,7 @@ struct SchedulerLimits {
   double max_decode_slowdown = 1.8;  // see PrefillBudget
 };
 
-// One sequence's tokens in a step: a prefill chunk or one decode row.
+// One sequence's tokens in a step: a prefill chunk, or its last token and a draft after it.
 struct ScheduledSequence {
   RequestId id = 0;
   int begin = 0, n_tokens = 0;
@@ -50,6 +50,12 @@ class Scheduler {
 
   // The next step, decode rows first; empty: nothing to do. Valid until the next call.
   std::span<const ScheduledSequence> schedule_step();
+  // Adds drafted tokens to a decode row of the scheduled step.
+  void add_draft(RequestId id, int n_tokens);
+  // After the step: these last tokens of the request are not part of its sequence.
+  void reject_draft(RequestId id, int n_tokens);
+  // The step scheduled last. Valid until the next call of schedule_step().
+  std::span<const ScheduledSequence> scheduled() const { return step_; }
   // The scheduled step was started: the next one continues after its tokens, also if it is scheduled before the end.
   void start_step();
   void complete_step(double seconds);  // the oldest step that was started

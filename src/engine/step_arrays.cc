@@ -9,11 +9,12 @@ void StepArrays::clear() {
   positions_.clear();
   seq_begin_.assign(1, 0);
   slots_.clear();
+  row_slots_.clear();
   output_rows_.clear();
   logit_rows_.clear();
   sequences_.clear();
   sampling_.clear();
-  wants_hidden_ = has_sampling_ = false;
+  wants_hidden_ = has_sampling_ = has_row_slots_ = false;
 }
 
 void StepArrays::add(const SequenceCache& sequence, int begin, std::span<const TokenId> tokens) {
@@ -23,7 +24,19 @@ void StepArrays::add(const SequenceCache& sequence, int begin, std::span<const T
   }
   seq_begin_.push_back(static_cast<int32_t>(tokens_.size()));
   slots_.push_back(sequence.slot);
+  row_slots_.resize(tokens_.size(), kNoSlot);
+  row_slots_.back() = sequence.slot;
   sequences_.push_back(&sequence);
+}
+
+void StepArrays::add_verification(const SequenceCache& sequence, int begin, std::span<const TokenId> tokens) {
+  add(sequence, begin, tokens);
+  if (tokens.size() == 1 || sequence.draft_slots.empty()) return;
+  ZINC_CHECK(sequence.draft_slots.size() + 1 >= tokens.size());
+  int32_t* slots = row_slots_.data() + row_slots_.size() - tokens.size();
+  slots[0] = sequence.slot;
+  std::copy_n(sequence.draft_slots.begin(), tokens.size() - 1, slots + 1);
+  has_row_slots_ = true;
 }
 
 void StepArrays::request_logits(int n_rows) {
@@ -34,9 +47,16 @@ void StepArrays::request_logits(int n_rows) {
   }
 }
 
-void StepArrays::request_sampled_token(const DeviceSampling& draw) {
+void StepArrays::request_greedy_token() {
   output_rows_.push_back(static_cast<int32_t>(tokens_.size()) - 1);
-  sampling_.push_back(draw);
+  sampling_.emplace_back();
+}
+
+void StepArrays::request_sampled_tokens(std::span<const DeviceSampling> draws) {
+  for (size_t row = tokens_.size() - draws.size(); row < tokens_.size(); ++row) {
+    output_rows_.push_back(static_cast<int32_t>(row));
+  }
+  sampling_.insert(sampling_.end(), draws.begin(), draws.end());
   has_sampling_ = true;
 }
 
@@ -54,6 +74,7 @@ StepInputs StepArrays::inputs() {
           .positions = positions_,
           .seq_begin = seq_begin_,
           .slots = slots_,
+          .row_slots = has_row_slots_ ? std::span<const int32_t>(row_slots_) : std::span<const int32_t>(),
           .page_tables = tables_,
           .output_rows = output_rows_,
           .sampling = has_sampling_ ? std::span<const DeviceSampling>(sampling_) : std::span<const DeviceSampling>(),

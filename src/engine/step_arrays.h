@@ -17,9 +17,15 @@ class StepArrays {
   void clear();
   // Tokens of a sequence from position `begin` on. REQUIRES: it has pages for them.
   void add(const SequenceCache& sequence, int begin, std::span<const TokenId> tokens);
-  // The output wanted after the last added token: its logits, or a token sampled on the device.
-  void request_logits(int n_rows = 1);  // of the last n_rows added tokens
-  void request_sampled_token(const DeviceSampling& draw);
+  // A verification: the last token and drafted ones after it. The state after row 0 is written to the sequence's slot,
+  // that after row i to draft_slots[i - 1]. REQUIRES: also a draft slot for each drafted token, if the model has
+  // states.
+  void add_verification(const SequenceCache& sequence, int begin, std::span<const TokenId> tokens);
+  // The output wanted after the last added tokens: their logits, or tokens sampled on the device.
+  void request_logits(int n_rows = 1);                                 // of the last n_rows added tokens
+  void request_greedy_token();                                         // the most likely token, after the last one
+  void request_sampled_tokens(std::span<const DeviceSampling> draws);  // one for each of the last rows
+  void request_sampled_token(const DeviceSampling& draw) { request_sampled_tokens({&draw, 1}); }
   void request_hidden() { wants_hidden_ = true; }
 
   StepInputs inputs();  // valid until clear()
@@ -28,12 +34,12 @@ class StepArrays {
 
  private:
   std::vector<TokenId> tokens_;
-  std::vector<int32_t> positions_, seq_begin_ = {0}, slots_, output_rows_, logit_rows_;
+  std::vector<int32_t> positions_, seq_begin_ = {0}, slots_, row_slots_, output_rows_, logit_rows_;
   std::vector<const SequenceCache*> sequences_;
   std::vector<std::vector<PageId>> pages_;  // per group
   std::vector<PageTable> tables_;
   std::vector<DeviceSampling> sampling_;  // one per output row
-  bool wants_hidden_ = false, has_sampling_ = false;
+  bool wants_hidden_ = false, has_sampling_ = false, has_row_slots_ = false;
 };
 
 }  // namespace zinc

@@ -16,10 +16,7 @@ struct Model {
   std::vector<LayerCache> caches;  // of both graphs, per block of the file
 };
 
-enum class Draft : uint8_t {
-  skip,
-  load
-};  // speculative decoding is not implemented yet: only tests and `zinc graph` load it
+enum class Draft : uint8_t { skip, load };
 
 // An unknown architecture is an error that lists the supported ones.
 Result<Model> read_model(const GgufFile& file, Draft draft = Draft::skip);

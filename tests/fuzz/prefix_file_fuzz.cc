@@ -31,7 +31,7 @@ void use(KvCache& cache, const std::vector<TokenId>& tokens) {
   SequenceCache& sequence = admission->sequence;
   while (sequence.n_tokens < n) {
     const int end = std::min(n, sequence.n_tokens + 20);
-    ZINC_CHECK(cache.grow(sequence, end));
+    ZINC_CHECK(cache.grow(sequence, sequence.n_tokens, end));
     sequence.n_tokens = end;
   }
   cache.finish(std::move(sequence), tokens);

@@ -21,7 +21,9 @@ GgufWriter tiny_vocabulary() {
   return writer;
 }
 
-std::filesystem::path model_file(std::string_view name) {
+}  // namespace
+
+std::filesystem::path model_path(std::string_view name) {
   constexpr std::string_view kTiny = "tiny ";
   if (!name.starts_with(kTiny)) {
     return std::filesystem::path(ZINC_SOURCE_DIR) / "tests/data/oracle/models" / fmt::format("{}.gguf", name);
@@ -34,12 +36,12 @@ std::filesystem::path model_file(std::string_view name) {
   return path;
 }
 
-}  // namespace
-
 ModelInstance load_model(const ServedFile& file) {
-  const LoadOptions options{
-      .backend = std::string(file.backend), .n_threads = file.n_threads, .kv_format = find_format(file.kv_format)};
-  return std::move(ModelInstance::load(model_file(file.name), options).value());
+  const LoadOptions options{.backend = std::string(file.backend),
+                            .n_threads = file.n_threads,
+                            .kv_format = find_format(file.kv_format),
+                            .draft = file.draft};
+  return std::move(ModelInstance::load(model_path(file.name), options).value());
 }
 
 std::unique_ptr<Engine> make_engine(const ServedFile& file, const EngineOptions& options) {

@@ -36,7 +36,9 @@ struct ServedFile {
   std::string_view kv_format = "f16";
   std::string_view backend = "cpu";
   int n_threads = 1;
+  Draft draft = Draft::skip;
 };
+std::filesystem::path model_path(std::string_view name);  // ServedFile::name
 ModelInstance load_model(const ServedFile& file);
 std::unique_ptr<Engine> make_engine(const ServedFile& file, const EngineOptions& options);
 

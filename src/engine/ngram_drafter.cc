@@ -1,0 +1,56 @@
+#include "engine/ngram_drafter.h"
+
+#include <algorithm>
+
+namespace zinc {
+
+void NgramDrafter::set_prediction(RequestId id, int prompt_size, std::span<const TokenId> prediction) {
+  Sequence& sequence = sequences_[id];
+  sequence.prompt_size = static_cast<size_t>(prompt_size);
+  sequence.prediction.append(prediction);
+}
+
+// An output that is still too short for a match is compared with the start of the prediction.
+NgramDrafter::Match NgramDrafter::find(Sequence& sequence, std::span<const TokenId> tokens) {
+  sequence.tokens.append(tokens.subspan(sequence.tokens.size()));
+  const NgramIndex& prediction = sequence.prediction;
+  if (prediction.size() > 0) {
+    const std::span<const TokenId> output = tokens.subspan(sequence.prompt_size);
+    if (output.size() < NgramIndex::kNgramTokens) {
+      size_t n = 0;
+      while (n < output.size() && n < prediction.size() && output[n] == prediction[n]) ++n;
+      if (n == output.size() && n < prediction.size()) return {&prediction, n};
+    } else if (const int64_t at = prediction.find(output, sequence.n_predicted); at >= 0) {
+      sequence.n_predicted = static_cast<size_t>(at);
+      return {&prediction, static_cast<size_t>(at)};
+    }
+  }
+  const int64_t at = sequence.tokens.find(tokens, tokens.size());
+  return at >= 0 ? Match{&sequence.tokens, static_cast<size_t>(at)} : Match{};
+}
+
+bool NgramDrafter::has_draft(const DraftQuery& query) {
+  return find(sequences_[query.id], query.tokens).index != nullptr;
+}
+
+// A repetition that reaches the end of the sequence goes on with the drafted tokens.
+Status NgramDrafter::draft(std::span<DraftQuery> queries) {
+  for (DraftQuery& query : queries) {
+    const Match match = find(sequences_[query.id], query.tokens);
+    if (match.index == nullptr) continue;
+    const NgramIndex& index = *match.index;
+    const bool is_own = match.index == &sequences_[query.id].tokens;
+    for (size_t i = match.at; query.draft.size() < static_cast<size_t>(query.max_tokens); ++i) {
+      if (i < index.size()) {
+        query.draft.push_back(index[i]);
+      } else if (is_own) {
+        query.draft.push_back(query.draft[i - index.size()]);
+      } else {
+        break;
+      }
+    }
+  }
+  return ok_status();
+}
+
+}  // namespace zinc

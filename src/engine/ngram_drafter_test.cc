@@ -1,0 +1,53 @@
+#include "engine/ngram_drafter.h"
+
+#include <gtest/gtest.h>
+
+namespace zinc {
+namespace {
+
+std::vector<TokenId> draft(NgramDrafter& drafter, RequestId id, const std::vector<TokenId>& tokens, int max_tokens) {
+  std::vector<DraftQuery> queries = {{.id = id, .tokens = tokens, .max_tokens = max_tokens}};
+  EXPECT_EQ(drafter.has_draft(queries[0]), [&] {
+    EXPECT_TRUE(drafter.draft(queries).ok());
+    return !queries[0].draft.empty();
+  }());
+  return queries[0].draft;
+}
+using Tokens = std::vector<TokenId>;
+
+TEST(NgramDrafter, drafts_the_tokens_after_the_last_occurrence_of_the_last_three) {
+  NgramDrafter drafter;
+  EXPECT_EQ(draft(drafter, 1, {1, 2, 3, 4, 5, 6, 9, 1, 2, 3}, 2), Tokens({4, 5}));
+  EXPECT_EQ(draft(drafter, 1, {1, 2, 3, 4, 5, 6, 9, 1, 2, 3, 7}, 2), Tokens());
+  EXPECT_EQ(draft(drafter, 2, {1, 2, 3, 4, 1, 2, 3, 5, 1, 2, 3}, 1), Tokens({5}));
+  EXPECT_EQ(draft(drafter, 3, {1, 2}, 4), Tokens());
+}
+
+TEST(NgramDrafter, prefers_the_longest_match) {
+  NgramDrafter drafter;
+  EXPECT_EQ(draft(drafter, 1, {8, 1, 2, 3, 4, 9, 1, 2, 3, 5, 8, 1, 2, 3}, 1), Tokens({4}));
+}
+
+TEST(NgramDrafter, a_repetition_that_reaches_the_end_goes_on) {
+  NgramDrafter drafter;
+  EXPECT_EQ(draft(drafter, 1, {1, 2, 3, 1, 2, 3}, 7), Tokens({1, 2, 3, 1, 2, 3, 1}));
+  EXPECT_EQ(draft(drafter, 2, {4, 4, 4, 4}, 3), Tokens({4, 4, 4}));
+}
+
+TEST(NgramDrafter, follows_the_prediction_from_its_start_and_after_a_deviation) {
+  NgramDrafter drafter;
+  drafter.set_prediction(1, 2, Tokens({11, 12, 13, 14, 15, 16, 17, 18}));
+  EXPECT_EQ(draft(drafter, 1, {1, 2}, 3), Tokens({11, 12, 13}));
+  EXPECT_EQ(draft(drafter, 1, {1, 2, 11}, 2), Tokens({12, 13}));
+  EXPECT_EQ(draft(drafter, 1, {1, 2, 11, 99}, 2), Tokens());
+  EXPECT_EQ(draft(drafter, 1, {1, 2, 11, 99, 13, 14, 15}, 7), Tokens({16, 17, 18}));
+}
+
+TEST(NgramDrafter, a_long_sequence_of_one_token_is_drafted_without_visiting_all_of_it) {
+  NgramDrafter drafter;
+  const Tokens tokens(100'000, 5);
+  EXPECT_EQ(draft(drafter, 1, tokens, 2), Tokens({5, 5}));
+}
+
+}  // namespace
+}  // namespace zinc

@@ -1,0 +1,35 @@
+// Options of speculative decoding: which drafter an engine or a request uses.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+namespace zinc {
+
+class Drafter;
+
+enum class SpeculationMode : uint8_t {
+  automatic,  // any drafter that the engine has, where it is measured to pay
+  off,
+  ngram,  // prompt lookup
+  mtp,    // the model's own multi-token-prediction block
+  draft,  // a draft model
+};
+
+std::string_view speculation_mode_name(SpeculationMode mode);  // "auto"
+std::optional<SpeculationMode> parse_speculation_mode(std::string_view name);
+inline constexpr std::string_view kSpeculationModeNames = "auto, off, ngram, mtp or draft";
+
+struct SpeculationOptions {
+  SpeculationMode mode = SpeculationMode::automatic;
+  std::filesystem::path draft_model = {};  // for SpeculationMode::draft
+  // For tests and benchmarks: replaces the drafter that runs a model (nullptr: the engine has none).
+  std::function<std::unique_ptr<Drafter>(std::unique_ptr<Drafter>)> replace_drafter = {};
+  bool ignores_cost = false;  // for tests: drafts are as long as possible
+};
+
+}  // namespace zinc
