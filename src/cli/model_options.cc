@@ -109,6 +109,7 @@ Result<ModelInstance> open_model(const ModelOptions& options) {
   return ModelInstance::open(file, {.backend = backend.name,
                                     .n_threads = options.n_threads,
                                     .kv_format = backend.kv_format,
+                                    .draft = options.loads_mtp ? Draft::load : Draft::skip,
                                     .chat_template = std::move(chat_template)});
 }
 

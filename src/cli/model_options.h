@@ -15,6 +15,7 @@ struct ModelOptions {
   std::string backend;    // optionally with a device, "cuda:1"; empty or "auto": the fastest available
   std::string kv_format;  // empty: the backend's default
   int n_threads = 0;
+  bool loads_mtp = false;     // the model's MTP block too, if it has one
   std::string chat_template;  // file that replaces the model's chat template; empty: the model's own
 };
 

@@ -62,7 +62,10 @@ json::object usage_json(const UsageTotal& usage) {
           {"completion_tokens", usage.n_completion},
           {"total_tokens", usage.n_prompt + usage.n_completion},
           {"prompt_tokens_details", {{"cached_tokens", usage.n_cached}}},
-          {"completion_tokens_details", {{"reasoning_tokens", usage.n_reasoning}}}};
+          {"completion_tokens_details",
+           {{"reasoning_tokens", usage.n_reasoning},
+            {"accepted_prediction_tokens", usage.n_draft_accepted},
+            {"rejected_prediction_tokens", usage.n_draft_rejected}}}};
 }
 
 json::object timings_json(const Choice& choice) {

@@ -61,6 +61,7 @@ struct Choice {
 // Token counts summed over all choices; each prompt counts once.
 struct UsageTotal {
   int n_prompt = 0, n_cached = 0, n_completion = 0, n_reasoning = 0;
+  int n_draft_accepted = 0, n_draft_rejected = 0;
 };
 
 // Writes server-sent events or lines of JSON. Call order: begin, then progress, deltas and ends of choices, then end or

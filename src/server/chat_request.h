@@ -12,6 +12,7 @@
 
 #include "base/json.h"
 #include "base/token_id.h"
+#include "engine/speculation_options.h"
 #include "graph/sampling_params.h"
 
 namespace zinc {
@@ -83,7 +84,9 @@ struct ChatRequest {
   int max_tokens = 0;                   // 0: limited by the context only
   int min_tokens = 0;                   // no end token is sampled before
   int max_prompt_tokens = 0;            // keep only the last ones of the prompt; 0: all, kWholeContext: as many as fit
-  std::string cache_salt;               // prefixes are shared only between requests with the same one
+  std::string prediction;               // the expected output, for speculative decoding; empty: none
+  std::optional<SpeculationMode> speculation;  // unset: the server's
+  std::string cache_salt;                      // prefixes are shared only between requests with the same one
   int n = 1;
   int n_top_logprobs = -1;     // -1: no log-probabilities
   int n_prompt_logprobs = -1;  // the same for the prompt's tokens

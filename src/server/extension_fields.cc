@@ -24,6 +24,9 @@ constexpr FieldDoc kExtensionDocs[] = {
      "Keeps only the last tokens of the prompt, at most this many; -1: as many as the context holds. Default: a prompt "
      "that is too long is an error."},
     {"cache_salt", "string", "Cached prefixes are shared only between requests with the same salt."},
+    {"speculate", "string",
+     "Speculative decoding of this request: auto, off, ngram, mtp or draft. Default: the server's. The output does not "
+     "depend on it."},
     {"n_predict", "integer", "Alias of max_tokens."},
     {"use_beam_search", "boolean", "Must be false."},
     {"cache_prompt", "boolean", "No effect: cached prefixes are always used and do not change the output."},
@@ -114,6 +117,12 @@ void read_extensions(const FieldReader& fields, ChatRequest& out) {
     out.max_prompt_tokens = static_cast<int>(*n);
   }
   out.cache_salt = fields.text("cache_salt").value_or("");
+  if (const auto name = fields.text("speculate")) {
+    out.speculation = parse_speculation_mode(*name);
+    if (!out.speculation) {
+      fields.errors().add("speculate", "'speculate' is '{}'; expected {}", *name, kSpeculationModeNames);
+    }
+  }
   if (const std::optional<int> limit = read_token_limit(fields, "n_predict")) out.max_tokens = *limit;
   if (out.max_tokens > 0 && out.min_tokens > out.max_tokens) {
     fields.errors().add("min_tokens", "'min_tokens' is {}, more than the {} of 'max_tokens'", out.min_tokens,

@@ -112,6 +112,8 @@ Result<RequestId> Generation::submit(size_t index) {
   request.client = client_.name;
   request.cache_namespace = salted(client_.cache_namespace, chat.cache_salt);
   request.cache_share = client_.cache_share;
+  request.speculation = chat.speculation;
+  request.prediction = prepared_.prediction;
   request.sink = state.sink;
   return prepared_.model->engine->submit(std::move(request));
 }
@@ -292,6 +294,8 @@ UsageTotal Generation::total_usage() const {
     const Usage& usage = choices_[i].choice.usage;
     out.n_completion += usage.n_completion;
     out.n_reasoning += usage.n_reasoning;
+    out.n_draft_accepted += usage.n_draft_accepted;
+    out.n_draft_rejected += usage.n_draft_rejected;
     if (i % n != 0) continue;
     out.n_prompt += usage.n_prompt;
     out.n_cached += usage.n_cached;

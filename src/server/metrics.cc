@@ -70,6 +70,17 @@ constexpr ScalarMetric kScalarMetrics[] = {
      [](const EngineStats& s) { return as_double(s.n_evicted_pages); }},
     {"zinc_requests_rejected_total", "counter", "Rejected requests.",
      [](const EngineStats& s) { return as_double(s.n_rejected); }},
+    {"vllm:spec_decode_num_drafts_total", "counter", "Verified drafts of speculative decoding.",
+     [](const EngineStats& s) { return as_double(s.speculation.n_drafts); }},
+    {"vllm:spec_decode_num_draft_tokens_total", "counter", "Drafted tokens.",
+     [](const EngineStats& s) { return as_double(s.speculation.n_drafted_tokens); }},
+    {"vllm:spec_decode_num_accepted_tokens_total", "counter", "Drafted tokens that were accepted.",
+     [](const EngineStats& s) { return as_double(s.speculation.n_accepted_tokens); }},
+    {"zinc_speculation_acceptance", "gauge", "Recent probability that a drafted token is accepted.",
+     [](const EngineStats& s) { return s.speculation.acceptance; }},
+    {"zinc_speculation_predicted_speedup", "gauge",
+     "Speedup that the cost model expects of drafts; below 1.05 nothing is drafted.",
+     [](const EngineStats& s) { return s.speculation.predicted_speedup; }},
     {"zinc_steps_total", "counter", "Engine steps.", [](const EngineStats& s) { return as_double(s.n_steps); }},
 };
 

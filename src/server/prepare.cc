@@ -235,6 +235,7 @@ std::shared_ptr<const TokenSet> dry_breakers_of(const SamplingParams& sampling, 
 // Fills in everything else from `request` and `model`.
 std::optional<ApiError> prepare_generation(PreparedRequest& out) {
   out.request.sampling.seed = out.request.seed.value_or(random_number() >> 11);  // 53 bits: exact as a JSON number
+  out.model->tokenizer.encode(out.request.prediction, {.add_special = false, .parse_special = false}, out.prediction);
   out.options.sampling = out.request.sampling;
   out.options.stop = out.request.stop;
   out.options.stop_tokens = out.request.stop_tokens;

@@ -22,6 +22,7 @@ struct PreparedRequest {
   std::vector<std::vector<TokenId>> prompts;  // each generated request.n times
   std::vector<std::string> prompt_texts;      // if they are echoed
   std::vector<int> boundaries;                // Request::boundaries, for chat requests
+  std::vector<TokenId> prediction;            // Request::prediction
   GenerationOptions options;
   ParserOptions parser;                                           // for chat requests
   std::function<void(const json::object& response)> on_response;  // ResponseMetadata::on_finished

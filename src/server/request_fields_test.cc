@@ -186,7 +186,7 @@ TEST_F(RequestFields, fields_of_other_servers_reach_the_engine) {
   json::object body = chat("SAY[[x]]");
   const json::object fields = parse_json(R"({"min_tokens": 3, "stop_token_ids": [7], "skip_special_tokens": false,
     "allowed_token_ids": [7, 65], "n_predict": 9, "dry_penalty_last_n": 5, "thinking": {"type": "disabled"},
-    "cache_salt": "s", "cache_prompt": true, "priority": 1, "request_id": "r"})")
+    "cache_salt": "s", "speculate": "off", "prediction": {"type": "content", "content": "x"}, "cache_prompt": true, "priority": 1, "request_id": "r"})")
                                   .value()
                                   .get_object();
   for (const auto& member : fields) body[member.key()] = member.value();
@@ -200,6 +200,8 @@ TEST_F(RequestFields, fields_of_other_servers_reach_the_engine) {
   EXPECT_TRUE(request.options.allowed_tokens->contains(65));
   EXPECT_FALSE(request.options.allowed_tokens->contains(66));
   EXPECT_EQ(request.options.max_tokens, 9);
+  EXPECT_EQ(request.speculation, SpeculationMode::off);
+  EXPECT_EQ(request.prediction.size(), 1u);
   EXPECT_EQ(request.options.sampling.dry_last_n, 5);
   EXPECT_NE(request.cache_namespace, kSharedNamespace);
 }

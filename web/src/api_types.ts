@@ -40,6 +40,8 @@ export interface ChatCompletionsRequest {
   logprobs?: boolean;
   /** Alternatives per token, 0 to 20; requires logprobs. Default 0. */
   top_logprobs?: number;
+  /** Predicted output: type "content" and content, a string or text parts. Parts that the output repeats are generated faster; the output does not change. */
+  prediction?: Record<string, unknown>;
   /** Constrains the output to this GBNF grammar (as in llama.cpp). */
   grammar?: string;
   /** Constrains the output to this JSON schema (as in llama.cpp). */
@@ -68,6 +70,8 @@ export interface ChatCompletionsRequest {
   truncate_prompt_tokens?: number;
   /** Cached prefixes are shared only between requests with the same salt. */
   cache_salt?: string;
+  /** Speculative decoding of this request: auto, off, ngram, mtp or draft. Default: the server's. The output does not depend on it. */
+  speculate?: string;
   /** Alias of max_tokens. */
   n_predict?: number;
   /** Must be false. */
@@ -154,8 +158,6 @@ export interface ChatCompletionsRequest {
   prompt_cache_options?: Record<string, unknown>;
   /** No effect. */
   safety_identifier?: string;
-  /** No effect: predicted outputs only save time. */
-  prediction?: Record<string, unknown>;
   /** No effect. */
   verbosity?: string;
   /** No effect. */

@@ -27,6 +27,7 @@
 #include "cli/serve_console.h"
 #include "cli/serve_web_ui.h"
 #include "cli/server_client.h"
+#include "cli/speculation_option.h"
 #include "cli/trace_file.h"
 #include "hub/resolve.h"
 #include "server/api.h"
@@ -169,9 +170,14 @@ Result<std::unique_ptr<EngineThread>> load_engine(const Options& options, const 
                                                   const std::string& path) {
   ModelOptions model_options = options.model;
   model_options.path = path;
+  model_options.loads_mtp = options.engine.speculation.mode == SpeculationMode::mtp;
   ZINC_TRY(model, open_model(model_options));
   const std::string device = device_text(model_options, model);
   EngineOptions engine_options = options.engine;
+  if (std::filesystem::path& draft = engine_options.speculation.draft_model; !draft.empty()) {
+    ZINC_TRY(draft_file, model_file(draft.string()));
+    draft = draft_file;
+  }
   if (!options.cache_folder.empty()) engine_options.cache_file = options.cache_folder / cache_file_name(name);
   engine_options.trace = options.trace_file->options(name);
   ZINC_TRY(engine, Engine::create(std::move(model), engine_options));
@@ -360,6 +366,7 @@ void declare_engine_options(CLI::App& app, EngineOptions& engine) {
   app.add_option("--queue", engine.queue_limit, "maximum number of waiting requests; more get 503")
       ->check(number_in_range(1, 1 << 20))
       ->capture_default_str();
+  declare_speculation_option(app, engine.speculation);
 }
 
 void declare_request_options(CLI::App& app, Options& options) {

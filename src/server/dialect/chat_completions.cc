@@ -47,6 +47,10 @@ constexpr FieldDoc kFields[] = {
     {"logprobs", "boolean",
      "Returns log-probabilities of all generated tokens, reasoning and tool calls included. Default false."},
     {"top_logprobs", "integer", "Alternatives per token, 0 to 20; requires logprobs. Default 0."},
+    {"prediction", "object",
+     "Predicted output: type \"content\" and content, a string or text parts. Parts that the output repeats are "
+     "generated "
+     "faster; the output does not change."},
 };
 // Accepted without effect: they concern a provider's accounting, not the output.
 constexpr FieldDoc kIgnored[] = {
@@ -58,7 +62,6 @@ constexpr FieldDoc kIgnored[] = {
     {"prompt_cache_retention", "string", "No effect."},
     {"prompt_cache_options", "object", "No effect."},
     {"safety_identifier", "string", "No effect."},
-    {"prediction", "object", "No effect: predicted outputs only save time."},
     {"verbosity", "string", "No effect."},
     {"moderation", "object", "No effect."},
     {"web_search_options", "object", "No effect: this server has no built-in tools."},
@@ -92,6 +95,19 @@ void read_continuation(const FieldReader& fields, ChatRequest& out) {
       "'continue_final_message' requires that the last message is an assistant message without tool calls");
 }
 
+void read_prediction(const FieldReader& fields, ChatRequest& out) {
+  const json::object* prediction = fields.object("prediction");
+  if (!prediction) return;
+  const FieldReader inside(*prediction, "prediction.", fields.errors());
+  if (inside.required_text("type") != "content") {
+    return fields.errors().add("prediction.type", "'prediction.type' must be \"content\"");
+  }
+  constexpr std::string_view kTextParts[] = {"text"};
+  if (const json::value* content = inside.value("content")) {
+    out.prediction = content_text(*content, "prediction.content", kTextParts, fields.errors());
+  }
+}
+
 void read_modalities(const FieldReader& fields) {
   for (const std::string& modality : fields.texts("modalities")) {
     if (modality != "text") {
@@ -112,6 +128,7 @@ void read(const json::object& body, const ServerLimits& limits, RequestErrors& e
   read_tools(fields, out);
   read_tool_choice(fields, out);
   read_modalities(fields);
+  read_prediction(fields, out);
   out.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
   out.stream_tool_arguments = fields.boolean("stream_tool_arguments").value_or(false);
   read_response_format(fields, "response_format", out);

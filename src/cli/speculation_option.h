@@ -1,0 +1,13 @@
+// The option --speculate of commands that generate text.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "engine/speculation_options.h"
+
+namespace zinc {
+
+// Declares --speculate auto|off|ngram|mtp|draft:MODEL.
+void declare_speculation_option(CLI::App& app, SpeculationOptions& options);
+
+}  // namespace zinc
