@@ -46,15 +46,18 @@ void Speculation::add(const RequestState& request) {
   }
 }
 
-bool Speculation::needs_hidden(RequestId id) const {
-  if (!model_drafter_ || !model_drafter_->needs_hidden()) return false;
+bool Speculation::uses_model_drafter(RequestId id) const {
   const auto sequence = sequences_.find(id);
-  return sequence != sequences_.end() && sequence->second.mode != SpeculationMode::off &&
+  return model_drafter_ && sequence != sequences_.end() && sequence->second.mode != SpeculationMode::off &&
          sequence->second.mode != SpeculationMode::ngram;
 }
 
+bool Speculation::needs_hidden(RequestId id) const {
+  return uses_model_drafter(id) && model_drafter_->needs_hidden();
+}
+
 void Speculation::flush(RequestId id) {
-  if (model_drafter_ && sequences_.contains(id)) model_drafter_->flush(id);
+  if (uses_model_drafter(id)) model_drafter_->flush(id);
 }
 
 void Speculation::remove(RequestId id) {
@@ -145,7 +148,7 @@ void Speculation::draft(std::span<DraftQuery> queries) {
 }
 
 void Speculation::observe(const AcceptedRows& rows) {
-  if (model_drafter_ && sequences_.contains(rows.id)) model_drafter_->observe(rows);
+  if (uses_model_drafter(rows.id)) model_drafter_->observe(rows);
 }
 
 void Speculation::observe_verification(RequestId id, int n_drafted, int n_accepted) {

@@ -55,6 +55,7 @@ class Speculation {
     std::vector<DrafterKind> drafters;
     bool has_candidate = false;
   };
+  bool uses_model_drafter(RequestId id) const;
   Choice choose(std::span<const DraftQuery> queries, int n_rows);
   DrafterKind select_drafter(const Sequence& sequence, const DraftQuery& query);
   bool is_probe_due() const;
