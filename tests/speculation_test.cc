@@ -58,8 +58,8 @@ class SpeculationTest : public testing::TestWithParam<Subject> {
     with.speculation.mode = SpeculationMode::draft;
     with.speculation.ignores_cost = true;
     with.speculation.replace_drafter = [&](std::unique_ptr<Drafter>) {
-      return std::make_unique<ForcedDrafter>(nullptr, std::make_shared<KnownOutputs>(KnownOutputs{std::move(known)}),
-                                             acceptance, n_vocab);
+      return std::make_unique<ForcedDrafter>(
+          nullptr, std::make_shared<ForcedDrafts>(ForcedDrafts{std::move(known), acceptance, n_vocab}));
     };
     return make_engine(file(), with);
   }
@@ -337,9 +337,9 @@ TEST(SpeculationRounds, ten_thousand_leak_no_page_and_no_state) {
     EngineOptions options{.max_sequences = 4, .context = 256, .step_tokens = 64, .checkpoint_interval = 64};
     options.speculation.mode = SpeculationMode::draft;
     options.speculation.ignores_cost = true;
-    const auto known = std::make_shared<KnownOutputs>();
+    const auto known = std::make_shared<ForcedDrafts>(ForcedDrafts{.acceptance = 0.7, .n_vocab = 100});
     options.speculation.replace_drafter = [&](std::unique_ptr<Drafter>) {
-      return std::make_unique<ForcedDrafter>(nullptr, known, 0.7, 100);
+      return std::make_unique<ForcedDrafter>(nullptr, known);
     };
     const std::unique_ptr<Engine> engine = make_engine({.name = model}, options);
     const auto run_requests = [&](std::optional<SpeculationMode> mode) {
