@@ -108,6 +108,8 @@ class EngineLoop {
   bool is_sampled_on_device(const RequestState& request) const;  // no logits are copied to the host
   void emit_token(RequestState& request, const OutputState::TokenResult& result);
   void record_token_time(RequestState& request);
+  // Tokens per insertion into the prefix cache, for models that can resume at any position.
+  static constexpr int kInsertIntervalTokens = 256;
   bool should_insert_prefix(const RequestState& request, int n) const;
   void insert_prefix_if_due(RequestState& request);
   int n_in_flight(RequestId id) const;  // tokens
