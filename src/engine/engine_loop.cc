@@ -207,7 +207,7 @@ std::span<const ScheduledSequence> EngineLoop::schedule_step() {
     preempt_youngest();
     sequences = scheduler_.schedule_step();
   }
-  if (speculation_->is_on()) add_drafts();
+  add_drafts();
   return scheduler_.scheduled();
 }
 
@@ -223,14 +223,21 @@ DraftQuery EngineLoop::draft_query(const RequestState& request) const {
       .id = request.id, .tokens = request.output.tokens(), .cache = &request.cache, .max_tokens = std::max(0, n_max)};
 }
 
+// Prompts are not delayed by drafts: a step without prompt tokens while there are prompts measures how long one takes.
+bool EngineLoop::may_draft() const { return speculation_->is_on() && scheduler_.n_prefilling() == 0; }
+
 // Adds drafted tokens to a scheduled step without prompts. A draft that the cache has no space for is left out: nothing
 // is preempted for it.
 void EngineLoop::add_drafts() {
+  if (!may_draft()) {
+    for (const ScheduledSequence& entry : scheduler_.scheduled()) {
+      cache_->release_draft_slots(requests_.at(entry.id)->cache);
+    }
+    return;
+  }
   draft_queries_.clear();
   for (const ScheduledSequence& entry : scheduler_.scheduled()) {
-    const RequestState& request = *requests_.at(entry.id);
-    if (entry.begin < request.prefill_size) return;
-    draft_queries_.push_back(draft_query(request));
+    draft_queries_.push_back(draft_query(*requests_.at(entry.id)));
   }
   speculation_->plan(draft_queries_, static_cast<int>(draft_queries_.size()));
   for (DraftQuery& query : draft_queries_) {
@@ -240,6 +247,8 @@ void EngineLoop::add_drafts() {
   }
   speculation_->draft(draft_queries_);
   for (DraftQuery& query : draft_queries_) {
+    SequenceCache& cache = requests_.at(query.id)->cache;
+    cache_->trim(cache, cache.n_tokens + 1 + static_cast<int>(query.draft.size()));
     if (query.draft.empty()) continue;
     scheduler_.add_draft(query.id, static_cast<int>(query.draft.size()));
     requests_.at(query.id)->draft = std::move(query.draft);
@@ -352,7 +361,7 @@ bool EngineLoop::can_pipeline_next_step() {
 
 // Whether drafts are worth waiting for the tokens of the step in flight.
 bool EngineLoop::wants_draft() {
-  if (!speculation_->is_on() || current_.n_prefill > 0) return false;
+  if (!may_draft() || current_.n_prefill > 0) return false;
   draft_queries_.clear();
   for (const ScheduledSequence& entry : current_.sequences) {
     if (const auto found = requests_.find(entry.id); found != requests_.end()) {
@@ -414,6 +423,7 @@ int EngineLoop::n_in_flight(RequestId id) const {
 }
 
 void EngineLoop::release_cache(RequestState& request, StopReason reason) {
+  if (request.draft.empty()) cache_->release_draft_slots(request.cache);
   if (const int n = n_in_flight(request.id); n > 0) {
     std::vector<TokenId> fed = reason == StopReason::failed ? std::vector<TokenId>{} : request.fed_with_pending(n);
     deferred_releases_.emplace(request.id, DeferredRelease{std::move(request.cache), std::move(fed)});
@@ -468,6 +478,7 @@ void EngineLoop::publish() {
     stats_.pages.push_back({cache_->windows()[g], pool.n_total(), pool.n_pinned(), pool.n_cached()});
   }
   stats_.n_states = pools.states.n_total();
+  stats_.n_states_in_use = pools.states.n_pinned();
   stats_.n_states_cached = pools.states.n_cached();
   stats_.n_evicted_pages = cache_->prefix_cache().n_evicted_pages();
   stats_.speculation = speculation_->stats();

@@ -38,7 +38,10 @@ void EngineLoop::apply_output(const InFlightStep& done, const Result<StepOutput>
     }
     RequestState& request = *requests_.at(entry.id);
     const bool was_prompt = request.is_prefilling();
-    if (request.draft.empty()) request.cache.n_tokens += entry.n_tokens;  // else when it is known which are kept
+    if (request.draft.empty()) {  // else when it is known which rows are kept
+      request.cache.n_tokens += entry.n_tokens;
+      if (!request.request.embedding) observe_rows(request, entry.begin, entry.n_tokens, hidden);
+    }
     if (!entry.samples_token) insert_prefix_if_due(request);
     if (was_prompt) {
       stats_.n_prefilled_tokens += static_cast<uint64_t>(entry.n_tokens);
@@ -49,7 +52,6 @@ void EngineLoop::apply_output(const InFlightStep& done, const Result<StepOutput>
       continue;
     }
     if (request.scores_prompt()) score_prompt(request, entry, logits);
-    if (request.draft.empty()) observe_rows(request, entry.begin, entry.n_tokens, hidden);
     if (entry.samples_token) {
       const size_t n_sampled = 1 + request.draft.size();
       const SampledRows rows{&request, sampled.last(n_sampled), logits.last(n_sampled * n_logits), hidden};
@@ -120,18 +122,20 @@ void EngineLoop::apply_output_rows(const SampledRows& rows) {
     if (reason || n_rows > draft.size() || draft[n_rows - 1] != result.value().id) break;
   }
   if (!draft.empty()) {
-    keep_rows(request, static_cast<int>(n_rows), static_cast<int>(draft.size()));
+    // Of an ended output, the drafted tokens after the end were not tried.
+    const size_t n_tried = reason ? n_rows - 1 : draft.size();
+    keep_rows(request, static_cast<int>(n_rows), static_cast<int>(draft.size()), static_cast<int>(n_tried));
     observe_rows(request, begin, static_cast<int>(n_rows), rows.hidden);
   }
   if (reason) return end(request, *reason, std::move(error));
   if (requests_.contains(id)) insert_prefix_if_due(request);  // after sampling: a failed request is not inserted
 }
 
-void EngineLoop::keep_rows(RequestState& request, int n_rows, int n_drafted) {
+void EngineLoop::keep_rows(RequestState& request, int n_rows, int n_drafted, int n_tried) {
   const int n_accepted = n_rows - 1;
   cache_->accept_rows(request.cache, n_rows);
   scheduler_.reject_draft(request.id, n_drafted - n_accepted);
-  speculation_->observe_verification(request.id, n_drafted, n_accepted);
+  speculation_->observe_verification(request.id, n_drafted, n_tried, n_accepted);
   request.usage.n_draft_accepted += n_accepted;
   request.usage.n_draft_rejected += n_drafted - n_accepted;
 }

@@ -22,6 +22,7 @@ class ForcedDrafter : public Drafter {
       : timed_(std::move(timed)), drafts_(std::move(drafts)) {}
 
   std::string_view name() const override { return timed_ ? timed_->name() : "known outputs"; }
+  double seconds_per_token() const override { return timed_ ? timed_->seconds_per_token() : 0; }
   bool needs_hidden() const override { return timed_ && timed_->needs_hidden(); }
   Status draft(std::span<DraftQuery> queries) override;
   void observe(const AcceptedRows& rows) override {
