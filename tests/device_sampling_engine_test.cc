@@ -2,7 +2,6 @@
 // forces host sampling.
 #include <gtest/gtest.h>
 
-#include "engine/generator.h"
 #include "tests/support/serving.h"
 #include "tests/support/tested_backends.h"
 
@@ -95,21 +94,16 @@ TEST_P(DeviceSamplingEngineTest, an_output_that_ends_at_a_stop_string_can_be_con
 }
 
 TEST_P(DeviceSamplingEngineTest, a_single_sequence_gets_the_same_output_as_with_host_sampling) {
-  const ModelInstance model = load_model({.name = GetParam().model, .backend = GetParam().backend->name});
-  const Tokenizer tokenizer = std::move(Tokenizer::load(model.file()).value());
-  const std::vector<TokenId> prompt = random_tokens(tokenizer, 45, 3);
+  const ServedFile file{.name = GetParam().model, .backend = GetParam().backend->name};
+  const EngineOptions single{.max_sequences = 1, .context = 64, .step_tokens = 32};
+  const std::unique_ptr<Engine> device = make_engine(file, single), host = make_engine(file, single);
   for (const SamplingParams& sampling : sampling_variants()) {
-    std::array<GenerationResult, 2> results;
-    for (const int on_host : {0, 1}) {
-      Sequence sequence = std::move(Sequence::create(model, {.context = 64, .chunk_tokens = 32}).value());
-      const GenerationOptions options{.sampling = sampling, .ignore_eos = true, .n_top_logprobs = on_host - 1};
-      results[static_cast<size_t>(on_host)] =
-          std::move(generate(sequence, tokenizer, prompt, options, {.text = [](auto) {}, .cancelled = {}}).value());
-    }
-    EXPECT_EQ(results[0].tokens, results[1].tokens);
-    EXPECT_EQ(results[0].tokens.size(), 20u);  // the last token needs no position
-    EXPECT_EQ(results[0].reason, StopReason::context_full);
-    EXPECT_EQ(results[0].n_decode_steps, results[1].n_decode_steps);
+    const Request request{.prompt = random_tokens(device->tokenizer(), 45, 3),
+                          .options = {.sampling = sampling, .ignore_eos = true}};
+    const RecordingSink got = *outputs(*device, {request}, false)[0], expected = *outputs(*host, {request}, true)[0];
+    EXPECT_EQ(ids_of(got), ids_of(expected));
+    EXPECT_EQ(got.output_tokens.size(), 20u);  // the last token needs no position
+    EXPECT_EQ(got.outcome.reason, StopReason::context_full);
   }
 }
 

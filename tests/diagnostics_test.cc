@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/subprocess.h"
 #include "engine/compare_models.h"
+#include "engine/model_runner.h"
 #include "tests/support/contains_all.h"
 #include "tests/support/serving.h"
 #include "tests/support/test_files.h"
@@ -138,11 +139,13 @@ TEST_F(TracedProgram, run_has_a_request_its_steps_and_their_kernels) {
   }
   expect_nesting(t);
   const std::vector<Span>& request = t.track(" requests/row 0");
-  ASSERT_EQ(request.size(), 3u);
+  ASSERT_EQ(request.size(), 4u);
   EXPECT_TRUE(request[0].name.starts_with("request 1: "));
-  EXPECT_EQ(request[1].name, "prefill");
-  EXPECT_EQ(request[2].name, "decode");
-  EXPECT_NEAR(request[1].duration() + request[2].duration(), request[0].duration(), 0.05 * request[0].duration());
+  EXPECT_EQ(request[1].name, "queued");
+  EXPECT_EQ(request[2].name, "prefill");
+  EXPECT_EQ(request[3].name, "decode");
+  const double phases = request[1].duration() + request[2].duration() + request[3].duration();
+  EXPECT_NEAR(phases, request[0].duration(), 0.05 * request[0].duration());
   const std::vector<Span>& device = t.track("/device");
   EXPECT_GE(kernel_share(device), kKernelShare);
   EXPECT_LE(kernel_share(device), 1.001);
@@ -209,27 +212,6 @@ TEST_F(TracedProgram, serve_has_requests_scheduler_decisions_and_kernels) {
   EXPECT_GE(kernel_share(t.track("tiny/device")), kKernelShare);
 }
 
-// The host starts the second chunk of a prompt before it waits for the first.
-TEST(SequenceTraceTest, two_chunks_of_a_prompt_are_in_flight) {
-  Trace trace;
-  const TestFolder folder;
-  const ModelInstance model = load_model({.name = "qwen3-q8_0"});
-  {
-    Sequence sequence = std::move(
-        Sequence::create(
-            model, {.context = 128, .chunk_tokens = 32, .trace = {.trace = &trace, .name = "m", .time_kernels = false}})
-            .value());
-    ASSERT_TRUE(sequence.feed(std::vector<TokenId>(3 * 32 + 1, 5)).ok());
-  }
-  AtomicFile file = std::move(AtomicFile::create(folder / "trace.json").value());
-  ASSERT_TRUE(trace.write(file).ok() && file.commit().ok());
-  std::vector<std::string> names;
-  const ParsedTrace t = parse_trace(folder / "trace.json");
-  for (const Span& span : t.track("m/host")) names.push_back(span.name);
-  const std::string start = "upload and launch", wait = "wait";
-  EXPECT_EQ(names, (std::vector<std::string>{start, start, wait, start, wait, start, wait, wait}));
-}
-
 // A cache of one context: the second request is preempted.
 TEST(EngineTraceTest, preemptions_are_recorded) {
   Trace trace;
@@ -292,13 +274,13 @@ TEST(KernelTimes, kernels_of_every_backend_are_in_order_and_compute_the_matmuls)
     if (backend->name == "reference") continue;  // has none
     SCOPED_TRACE(backend->name);
     const ModelInstance model = load_model({.name = "qwen3-q8_0", .backend = backend->name});
-    Sequence sequence =
-        std::move(Sequence::create(model, {.context = 40, .chunk_tokens = 16, .time_kernels = true}).value());
+    ModelRunner runner =
+        std::move(ModelRunner::create(model, {.context = 40, .step_tokens = 16, .time_kernels = true}).value());
     const std::vector<TokenId> tokens(16, 1);
     for (const size_t n : {16u, 1u}) {
       const KernelTime::Time begin = std::chrono::steady_clock::now();
-      ASSERT_TRUE(sequence.feed(std::span(tokens).first(n)).ok());
-      const std::span<const KernelTime> times = sequence.plan().kernel_times();
+      ASSERT_TRUE(runner.feed(std::span(tokens).first(n)).ok());
+      const std::span<const KernelTime> times = runner.plan().kernel_times();
       ASSERT_FALSE(times.empty());
       EXPECT_GE(times.front().begin, begin);
       std::set<int32_t> computed;

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "engine/engine_loop.h"
+#include "engine/model_runner.h"
 #include "tests/support/serving.h"
 
 namespace zinc {
@@ -78,10 +79,10 @@ TEST(EngineRequests, a_full_queue_rejects_until_a_request_is_admitted) {
   for (const std::shared_ptr<RecordingSink>& one : output) EXPECT_EQ(one->output_tokens.size(), 5u);
 }
 
-// The prompt's log-probabilities from one sequence with all logits.
+// The prompt's log-probabilities from all its logits.
 std::vector<float> scores_alone(const Engine& engine, const std::vector<TokenId>& prompt) {
-  Sequence sequence = std::move(Sequence::create(engine.model(), {.context = 256, .all_logits = true}).value());
-  std::vector<float> logits = sequence.feed_with_all_logits(prompt).value();
+  ModelRunner runner = std::move(ModelRunner::create(engine.model(), {.context = 256, .all_logits = true}).value());
+  std::vector<float> logits = runner.feed_with_all_logits(prompt).value();
   const size_t n_vocab = logits.size() / prompt.size();
   Sampler sampler;
   std::vector<float> out;

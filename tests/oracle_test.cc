@@ -15,7 +15,7 @@
 
 #include "base/json.h"
 #include "engine/model_instance.h"
-#include "engine/sequence.h"
+#include "engine/model_runner.h"
 #include "model/architecture.h"
 #include "tests/support/tested_backends.h"
 
@@ -142,11 +142,11 @@ PromptResult run_prompt(const ModelInstance& model, const Oracle& oracle, const 
   const std::vector<TokenId> tokens = tokens_of(prompt.at("tokens"));
   const json::value& exact = prompt.at("exact");
   const std::vector<TokenId> greedy = tokens_of(exact.at("greedy"));
-  Result<Sequence> sequence = Sequence::create(model, {.context = 256, .chunk_tokens = 32});
-  EXPECT_TRUE(sequence.ok()) << sequence.error().message;
-  EXPECT_TRUE(sequence.value().wait_until_prepared().ok());
+  Result<ModelRunner> runner = ModelRunner::create(model, {.context = 256, .step_tokens = 32});
+  EXPECT_TRUE(runner.ok()) << runner.error().message;
+  EXPECT_TRUE(runner.value().wait_until_prepared().ok());
   PromptResult result;
-  Result<std::span<float>> logits = sequence.value().feed(tokens);
+  Result<std::span<float>> logits = runner.value().feed(tokens);
   result.logits = compare(logits.value(), oracle.floats(exact.at("logits")));
   constexpr size_t kLast = 8;
   const size_t n_single = std::min(max_single, n_comparable(exact, result.logits.largest));
@@ -155,7 +155,7 @@ PromptResult run_prompt(const ModelInstance& model, const Oracle& oracle, const 
     const bool is_single = i < n_single || i + kLast >= greedy.size();
     const size_t n = is_single ? 1 : greedy.size() - kLast - i;
     if (is_single) chosen.push_back(argmax(logits.value()));
-    logits = sequence.value().feed(std::span(greedy).subspan(i, n));
+    logits = runner.value().feed(std::span(greedy).subspan(i, n));
     i += n;
   }
   result.after = compare(logits.value(), oracle.floats(exact.at("logits_after")));
@@ -167,8 +167,8 @@ PromptResult run_prompt(const ModelInstance& model, const Oracle& oracle, const 
     if (chosen[i] == greedy[i]) ++result.n_greedy_equal;
   }
   if (!exact.at("nll").is_null()) {
-    Sequence fresh =
-        std::move(Sequence::create(model, {.context = 256, .chunk_tokens = 32, .all_logits = true}).value());
+    ModelRunner fresh =
+        std::move(ModelRunner::create(model, {.context = 256, .step_tokens = 32, .all_logits = true}).value());
     const std::vector<float> all = fresh.feed_with_all_logits(tokens).value();
     const double nll = mean_nll(all, tokens, static_cast<size_t>(model.model().config.vocab_size));
     EXPECT_NEAR(nll, exact.at("nll").to_number<double>(), allowed.nll);
@@ -224,14 +224,14 @@ class SingleSequence {
 void check_activations(const ModelInstance& model, const Oracle& oracle, const Tolerance& allowed) {
   const json::value* activations = oracle.expected.as_object().if_contains("activations");
   if (!activations) return;
-  Sequence sequence =
-      std::move(Sequence::create(model, {.context = 64, .chunk_tokens = 17, .keep_values = true}).value());
-  ASSERT_TRUE(sequence.feed(tokens_of(oracle.expected.at("prompts").at(1).at("tokens"))).ok());
+  ModelRunner runner =
+      std::move(ModelRunner::create(model, {.context = 64, .step_tokens = 17, .keep_values = true}).value());
+  ASSERT_TRUE(runner.feed(tokens_of(oracle.expected.at("prompts").at(1).at("tokens"))).ok());
   for (const json::value& range : activations->at("arrays").as_array()) {
     const std::string_view name = range.at("name").as_string();
     const Value value = model.model().graph.find(name);
     ASSERT_TRUE(bool(value)) << "the graph has no value labeled '" << name << "'";
-    const std::span<const float> all = sequence.plan().value(value);
+    const std::span<const float> all = runner.plan().value(value);
     const std::span<const float> expected = oracle.floats(range);
     ASSERT_GE(all.size(), expected.size()) << name;
     ASSERT_LT(compare(all.last(expected.size()), expected).relative, allowed.relative)

@@ -12,7 +12,7 @@
 #include "cli/hub_settings.h"
 #include "engine/chat_prompt.h"
 #include "engine/model_instance.h"
-#include "engine/sequence.h"
+#include "engine/model_runner.h"
 #include "hub/catalog.h"
 #include "server/prepare.h"
 #include "tests/support/schema_validator.h"
@@ -95,8 +95,8 @@ TEST_P(RealModelTest, greedy_tokens_match_the_recorded_ones_except_near_ties) {
   int n_compared = 0;
   for (const json::value& prompt : figures_.at("prompts").as_array()) {
     SCOPED_TRACE(to_json(prompt.at("messages")));
-    Sequence sequence = std::move(Sequence::create(*model_, {.context = 256}).value());
-    std::span<const float> logits = sequence.feed(tokens_of(prompt.at("tokens"))).value();
+    ModelRunner runner = std::move(ModelRunner::create(*model_, {.context = 256}).value());
+    std::span<const float> logits = runner.feed(tokens_of(prompt.at("tokens"))).value();
     for (const json::value& top : prompt.at("top").as_array()) {
       EXPECT_NEAR(logits[top.at(0).to_number<size_t>()], top.at(1).to_number<double>(), tolerance);
     }
@@ -106,7 +106,7 @@ TEST_P(RealModelTest, greedy_tokens_match_the_recorded_ones_except_near_ties) {
         EXPECT_EQ(argmax(logits), greedy[i]) << "step " << i;
         ++n_compared;
       }
-      logits = sequence.feed({&greedy[i], 1}).value();
+      logits = runner.feed({&greedy[i], 1}).value();
     }
   }
   EXPECT_GE(n_compared, 48) << "of 96: too few recorded tokens have a sufficient margin";

@@ -9,7 +9,7 @@
 #include <random>
 
 #include "base/memory_info.h"
-#include "engine/sequence.h"
+#include "engine/model_runner.h"
 #include "sample/sampler.h"
 #include "tests/support/test_files.h"
 #include "tests/support/tiny_model.h"
@@ -86,9 +86,9 @@ TEST_P(EveryTinyModel, decoding_a_token_on_the_cpu_allocates_nothing) {
   const TestFolder folder;
   const fs::path file = put(folder / "model.gguf", make_gguf(tiny_model(GetParam())));
   const ModelInstance model = std::move(ModelInstance::load(file, {.backend = "cpu", .n_threads = 2}).value());
-  Sequence sequence = std::move(Sequence::create(model, {.context = 200, .chunk_tokens = 64}).value());
+  ModelRunner runner = std::move(ModelRunner::create(model, {.context = 200, .step_tokens = 64}).value());
   const std::vector<TokenId> prompt = random_tokens(70);
-  ASSERT_TRUE(sequence.feed(prompt).ok());
+  ASSERT_TRUE(runner.feed(prompt).ok());
   Sampler sampler;
   SamplingParams params;
   params.temperature = 0.8f;
@@ -97,7 +97,7 @@ TEST_P(EveryTinyModel, decoding_a_token_on_the_cpu_allocates_nothing) {
   TokenId token = 1;
   const auto make_tokens = [&](uint64_t n) {
     for (uint64_t i = 0; i < n; ++i) {
-      const Result<std::span<float> > row = sequence.feed({&token, 1});
+      const Result<std::span<float> > row = runner.feed({&token, 1});
       std::ranges::copy(row.value(), logits.begin());
       token = sampler.sample(logits, params, {.position = i}).value();
     }
@@ -117,10 +117,10 @@ TEST_P(EveryTinyModel, deep_in_the_cache_chunk_size_and_threads_do_not_change_a_
   const auto logits_of = [&](const std::string& backend, int n_threads, int chunk_tokens, size_t n_single) {
     const ModelInstance model =
         std::move(ModelInstance::load(file, {.backend = backend, .n_threads = n_threads}).value());
-    Sequence sequence = std::move(Sequence::create(model, {.context = 1200, .chunk_tokens = chunk_tokens}).value());
+    ModelRunner runner = std::move(ModelRunner::create(model, {.context = 1200, .step_tokens = chunk_tokens}).value());
     const std::span<const TokenId> all = tokens;
-    std::span<const float> row = sequence.feed(all.first(all.size() - n_single)).value();
-    for (const TokenId& token : all.last(n_single)) row = sequence.feed({&token, 1}).value();
+    std::span<const float> row = runner.feed(all.first(all.size() - n_single)).value();
+    for (const TokenId& token : all.last(n_single)) row = runner.feed({&token, 1}).value();
     return std::vector<float>(row.begin(), row.end());
   };
   const TinyModel tiny = tiny_model(GetParam());
@@ -151,14 +151,14 @@ TEST(Memory, a_loaded_model_uses_little_more_memory_than_file_cache_and_activati
   const fs::path file = put(folder / "model.gguf", make_gguf(large));
   const size_t before = resident_memory_bytes();
   const ModelInstance model = std::move(ModelInstance::load(file, {.backend = "cpu", .n_threads = 2}).value());
-  Sequence sequence = std::move(Sequence::create(model, {.context = 200, .chunk_tokens = 8}).value());
-  ASSERT_TRUE(sequence.feed(random_tokens(100)).ok());
+  ModelRunner runner = std::move(ModelRunner::create(model, {.context = 200, .step_tokens = 8}).value());
+  ASSERT_TRUE(runner.feed(random_tokens(100)).ok());
   const size_t file_bytes = fs::file_size(file);
   ASSERT_GT(file_bytes, 60'000'000u);
-  const size_t needed = file_bytes + sequence.cache_bytes() + sequence.activation_bytes();
+  const size_t needed = file_bytes + runner.cache_bytes() + runner.activation_bytes();
   const size_t taken = resident_memory_bytes() - before;
-  std::printf("file %zu, cache %zu, activations %zu bytes; resident %zu, %.3f x\n", file_bytes, sequence.cache_bytes(),
-              sequence.activation_bytes(), taken, static_cast<double>(taken) / static_cast<double>(needed));
+  std::printf("file %zu, cache %zu, activations %zu bytes; resident %zu, %.3f x\n", file_bytes, runner.cache_bytes(),
+              runner.activation_bytes(), taken, static_cast<double>(taken) / static_cast<double>(needed));
   EXPECT_LE(static_cast<double>(taken), 1.05 * static_cast<double>(needed));
 #endif
 }

@@ -74,12 +74,12 @@ Status HubLibrary::load_now(const std::string& name, const std::string& path) {
   ZINC_TRY(described, shared->describe(name));
   described.engine_owner = shared;
   described.facts["file"] = std::filesystem::path(path).filename().string();
-  described.facts["recommended_sampling"] = recommended_sampling_json(shared->file());
+  described.facts["recommended_sampling"] = recommended_sampling_json(shared->model().file());
   KnownModel known = find_known(name).value_or(KnownModel{.name = name, .path = path});
   known.path = path;
   described.aliases = known.aliases;
   if (recommends_sampling_) {
-    const GgufFile& file = shared->file();
+    const GgufFile& file = shared->model().file();
     described.sampling_defaults = {.unset = sampling_for(file, {}),
                                    .thinking = sampling_for(file, true),
                                    .not_thinking = sampling_for(file, false)};

@@ -98,7 +98,7 @@ Result<ModelInstance> load_model(const ModelOptions& options) {
   return std::move(model);
 }
 
-Result<ModelInstance> open_model(const ModelOptions& options) {
+Result<ModelInstance> open_model(const ModelOptions& options, Draft draft) {
   ZINC_TRY(file, model_file(options.path));
   if (const int n_cores = default_thread_count(); options.n_threads > n_cores) {
     print_stderr(fmt::format("zinc: -t {} exceeds this machine's {}; fewer threads are usually faster",
@@ -109,8 +109,18 @@ Result<ModelInstance> open_model(const ModelOptions& options) {
   return ModelInstance::open(file, {.backend = backend.name,
                                     .n_threads = options.n_threads,
                                     .kv_format = backend.kv_format,
-                                    .draft = options.loads_mtp ? Draft::load : Draft::skip,
+                                    .draft = draft,
                                     .chat_template = std::move(chat_template)});
+}
+
+Result<std::unique_ptr<Engine>> load_engine(const ModelOptions& options, EngineOptions engine_options) {
+  SpeculationOptions& speculation = engine_options.speculation;
+  ZINC_TRY(model, open_model(options, speculation.mode == SpeculationMode::mtp ? Draft::load : Draft::skip));
+  if (!speculation.draft_model.empty()) {
+    ZINC_TRY(draft, model_file(speculation.draft_model.string()));
+    speculation.draft_model = draft;
+  }
+  return Engine::create(std::move(model), std::move(engine_options));
 }
 
 std::string device_text(const ModelOptions& options, const ModelInstance& model) {

@@ -3,10 +3,12 @@
 
 #include <CLI/CLI.hpp>
 
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "cli/model_memory.h"
+#include "engine/engine.h"
 
 namespace zinc {
 
@@ -15,7 +17,6 @@ struct ModelOptions {
   std::string backend;    // optionally with a device, "cuda:1"; empty or "auto": the fastest available
   std::string kv_format;  // empty: the backend's default
   int n_threads = 0;
-  bool loads_mtp = false;     // the model's MTP block too, if it has one
   std::string chat_template;  // file that replaces the model's chat template; empty: the model's own
 };
 
@@ -30,7 +31,9 @@ void declare_chat_template_option(CLI::App& app, ModelOptions& options);
 BackendChoice backend_of(const ModelOptions& options);
 Result<ModelInstance> load_model(const ModelOptions& options);
 // Not yet uploaded: for commands that check first whether it fits.
-Result<ModelInstance> open_model(const ModelOptions& options);
+Result<ModelInstance> open_model(const ModelOptions& options, Draft draft = Draft::skip);
+// The model and its engine. SpeculationOptions::draft_model may be a name, as the model's path.
+Result<std::unique_ptr<Engine>> load_engine(const ModelOptions& options, EngineOptions engine_options);
 // The device in use and why: "backend cuda, device NVIDIA H200 (fastest available backend)".
 std::string device_text(const ModelOptions& options, const ModelInstance& model);
 

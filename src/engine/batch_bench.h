@@ -46,10 +46,8 @@ class BatchBench {
   const Engine& engine() const { return *engine_; }
 
  private:
-  class Batch;
   BatchBench(std::unique_ptr<Engine> engine, int max_lead, std::function<bool()> cancelled)
       : engine_(std::move(engine)), max_lead_(max_lead), cancelled_(std::move(cancelled)) {}
-  Status step_until(const Batch& batch, const std::function<bool()>& done);
   Result<double> prefill_s(const BatchTest& test, std::span<const std::vector<TokenId>> prompts);
   Result<double> decode_s(const BatchTest& test, std::span<const std::vector<TokenId>> prompts);
 

@@ -1,16 +1,18 @@
-// Measures a model's speed: prefill, decode, and both at some depth of the KV cache. Tokens are random: speed does not
-// depend on them. One thread.
+// Measures a model's speed with one request at a time to the serving engine: prefill, decode, and both at some depth of
+// the KV cache, which the prefix cache keeps. Tokens are random: speed does not depend on them. One thread, which is
+// the engine thread.
 #pragma once
 
 #include <array>
 #include <functional>
+#include <memory>
 #include <random>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "engine/sequence.h"
+#include "engine/engine.h"
 #include "graph/cost.h"
 
 namespace zinc {
@@ -46,30 +48,36 @@ struct Samples {
 
 class ModelBench {
  public:
-  // Creates a sequence large enough for every test and fills it to the largest depth. The model must outlive it.
-  // `cancelled` is polled between steps; if it returns true, a run fails with ErrorCode::cancelled.
-  static Result<ModelBench> prepare(const ModelInstance& model, std::span<const BenchTest> tests,
+  // Creates an engine with a context large enough for every test. `cancelled` is polled between steps; if it returns
+  // true, a run fails with ErrorCode::cancelled.
+  static Result<ModelBench> prepare(ModelInstance model, std::span<const BenchTest> tests,
                                     const TraceOptions& trace = {}, std::function<bool()> cancelled = {});
 
-  // One run; only the test's own tokens are timed. Fails if fewer tokens were computed than the test has. REQUIRES: a
-  // test passed to prepare().
+  // One run; only the test's own tokens are timed. Fails if not exactly these were computed. REQUIRES: a test passed to
+  // prepare().
   Result<double> tokens_per_s(const BenchTest& test);
   // A run that is not measured: fills caches and raises the clock. Shorter than the test, except in a scenario.
   Status warm_up(const BenchTest& test);
 
-  const Sequence& sequence() const { return sequence_; }
+  const Engine& engine() const { return *engine_; }
   // Per token: bytes of weights and KV cache that must be read and written, FLOPs.
   Cost cost_per_token(const BenchTest& test) const;
 
  private:
-  ModelBench(const ModelInstance& model, Sequence sequence, std::function<bool()> cancelled)
-      : model_(&model), sequence_(std::move(sequence)), cancelled_(std::move(cancelled)) {}
+  struct Run {
+    double seconds = 0;
+    Usage usage;
+  };
+  ModelBench(std::unique_ptr<Engine> engine, int deepest, std::function<bool()> cancelled);
   std::vector<TokenId> random_tokens(int n);
+  Status fill_cache(int depth);
+  Result<Run> measure(const BenchTest& test);
 
-  const ModelInstance* model_;
-  Sequence sequence_;
+  std::unique_ptr<Engine> engine_;
   std::function<bool()> cancelled_;
   std::minstd_rand random_;
+  std::vector<TokenId> prefix_;  // before the tokens of every test, as many as its depth
+  uint32_t n_runs_ = 0;
 };
 
 }  // namespace zinc

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/sequence.h"
+#include "engine/model_runner.h"
 
 namespace zinc {
 namespace {
@@ -116,7 +116,7 @@ class ModelComparison {
     }
   }
 
-  // The values of a step that both sequences have just computed. `position`: of its first token.
+  // The values of a step that both runners have just computed. `position`: of its first token.
   void compare_step(const Plan& a, const Plan& b, int position, size_t n_tokens) {
     mask_.assign(n_tokens, true);
     position_ = position;
@@ -303,17 +303,16 @@ Status for_each_step(const CompareOptions& options, const Step& step) {
   return ok_status();
 }
 
-struct SequencePair {
-  Sequence a, b;
+struct RunnerPair {
+  ModelRunner a, b;
 };
-Result<SequencePair> create_pair(const ModelInstance& a, const ModelInstance& b, const CompareOptions& options,
-                                 bool keep_values) {
-  const SequenceOptions sequence{.context = static_cast<int>(options.tokens.size()),
-                                 .chunk_tokens = options.n_prefill,
-                                 .keep_values = keep_values};
-  ZINC_TRY(first, Sequence::create(a, sequence));
-  ZINC_TRY(second, Sequence::create(b, sequence));
-  return SequencePair{std::move(first), std::move(second)};
+Result<RunnerPair> create_pair(const ModelInstance& a, const ModelInstance& b, const CompareOptions& options,
+                               bool keep_values) {
+  const RunnerOptions runner{
+      .context = static_cast<int>(options.tokens.size()), .step_tokens = options.n_prefill, .keep_values = keep_values};
+  ZINC_TRY(first, ModelRunner::create(a, runner));
+  ZINC_TRY(second, ModelRunner::create(b, runner));
+  return RunnerPair{std::move(first), std::move(second)};
 }
 
 }  // namespace

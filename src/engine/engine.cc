@@ -103,6 +103,7 @@ Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, EngineOption
                      .embedding_dim = static_cast<int>(instance.model().config.dim),
                      .weight_bytes = instance.weights().device_bytes(),
                      .cache_bytes = cache->memory().device_bytes(),
+                     .activation_bytes = step_plan->device_bytes(),
                      .speculation = options.speculation.mode,
                      .cache_load_error = engine->load_prefix_cache(*cache)};
   engine->submission_queue_ = std::make_unique<SubmissionQueue>(options.queue_limit, options.max_sequences);

@@ -41,7 +41,7 @@ struct EngineOptions {
 struct EngineLimits {
   int context = 0, max_sequences = 0, queue_limit = 0, n_vocab = 0;
   int embedding_dim = 0;
-  size_t weight_bytes = 0, cache_bytes = 0;
+  size_t weight_bytes = 0, cache_bytes = 0, activation_bytes = 0;
   SpeculationMode speculation = SpeculationMode::automatic;
   std::string cache_load_error = {};  // why an existing cache file was not loaded; empty: no error
 };

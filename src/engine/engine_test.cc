@@ -1,4 +1,4 @@
-// Model, sequence and generation on one of our own tiny models, on every available backend.
+// Model, runner and a single request to the engine on one of our own tiny models, on every available backend.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,10 +8,9 @@
 #include "base/format_memory.h"
 #include "engine/chat_prompt.h"
 #include "engine/engine_memory.h"
-#include "engine/generator.h"
 #include "engine/model_fingerprint.h"
 #include "engine/model_instance.h"
-#include "engine/sequence.h"
+#include "engine/model_runner.h"
 
 namespace zinc {
 namespace {
@@ -52,21 +51,16 @@ TEST(ModelInstance, an_unknown_backend_is_rejected_with_the_available_ones) {
   EXPECT_NE(model.error().message.find("reference"), std::string::npos) << model.error().message;
 }
 
-TEST(Sequence, rejects_a_context_that_does_not_fit_in_memory_before_the_upload_with_one_that_does) {
-  const ModelInstance open = std::move(ModelInstance::open(kModel, {.backend = "reference"}).value());
-  const size_t limit = Sequence::measure(open, {.context = 1000}).value().bytes();
+TEST(ModelRunner, rejects_a_context_that_does_not_fit_in_memory) {
   const ModelInstance model =
-      std::move(ModelInstance::open(kModel, {.backend = "reference", .memory_limit = limit}).value());
-  const Result<ModelMemory> memory = Sequence::measure(model, {.context = 100000});
-  ASSERT_FALSE(memory.ok());
-  EXPECT_EQ(memory.error().code, ErrorCode::out_of_memory);
-  const int64_t proposed = std::min<int64_t>(1024, model.model().config.max_context);
-  for (const std::string& part :
-       {std::string("100000 tokens"), fmt::format("-c {} fits", proposed), format_memory(limit) + " is available"}) {
-    EXPECT_NE(memory.error().message.find(part), std::string::npos) << part << " in " << memory.error().message;
+      std::move(ModelInstance::load(kModel, {.backend = "reference", .memory_limit = 4 << 20}).value());
+  EXPECT_TRUE(ModelRunner::create(model, {.context = 100}).ok());
+  const Result<ModelRunner> runner = ModelRunner::create(model, {.context = 100000});
+  ASSERT_FALSE(runner.ok());
+  EXPECT_EQ(runner.error().code, ErrorCode::out_of_memory);
+  for (const std::string& part : {std::string("100000 tokens"), format_memory(4 << 20) + " is available"}) {
+    EXPECT_NE(runner.error().message.find(part), std::string::npos) << part << " in " << runner.error().message;
   }
-  EXPECT_TRUE(Sequence::measure(model, {.context = 1024}).ok());
-  EXPECT_FALSE(Sequence::measure(model, {.context = 1025}).ok());
 }
 
 class EngineMemoryTest : public testing::Test {
@@ -129,42 +123,35 @@ TEST_F(EngineMemoryTest, names_settings_that_fit) {
   EXPECT_NE(f32.find("; it fits with: --kv f16"), std::string::npos) << f32;
 }
 
-TEST(Sequence, rejects_tokens_beyond_its_context_and_feeds_none_of_them) {
+TEST(ModelRunner, rejects_tokens_beyond_its_context_and_feeds_none_of_them) {
   const ModelInstance model = load();
-  Sequence sequence = std::move(Sequence::create(model, {.context = 8}).value());
-  const Result<std::span<float>> fed = sequence.feed(some_tokens(9));
+  ModelRunner runner = std::move(ModelRunner::create(model, {.context = 8}).value());
+  const Result<std::span<float>> fed = runner.feed(some_tokens(9));
   ASSERT_FALSE(fed.ok());
-  EXPECT_EQ(sequence.position(), 0);
-  EXPECT_NE(fed.error().message.find("9 tokens"), std::string::npos) << fed.error().message;
-  EXPECT_NE(fed.error().message.find("the context of 8 tokens"), std::string::npos) << fed.error().message;
-  const int64_t trained = model.model().config.max_context;
-  const std::string expected = fmt::format("use a larger context with -c (at most {}) or a shorter prompt", trained);
-  EXPECT_NE(fed.error().message.find(expected), std::string::npos) << fed.error().message;
-  Sequence largest = std::move(Sequence::create(model, {.context = static_cast<int>(trained)}).value());
-  const std::string full = largest.feed(some_tokens(static_cast<size_t>(trained) + 1)).error().message;
-  EXPECT_TRUE(full.ends_with("; use a shorter prompt")) << full;
+  EXPECT_EQ(runner.position(), 0);
+  EXPECT_EQ(fed.error().message, "9 tokens do not fit in the context of 8 tokens, 0 of which are used");
 }
 
-TEST(Sequence, gives_the_same_logits_for_any_chunk_on_every_backend) {
+TEST(ModelRunner, gives_the_same_logits_for_any_chunk_on_every_backend) {
   for (const BackendInfo* const* b = kBackends; *b; ++b) {
     if (!(*b)->is_available()) continue;
     SCOPED_TRACE((*b)->name);
     const ModelInstance model = load(std::string((*b)->name));
     std::vector<float> expected;
     for (int chunk : {70, 1, 7, 64}) {
-      Sequence sequence = std::move(Sequence::create(model, {.context = 96, .chunk_tokens = chunk}).value());
-      const std::span<const float> logits = sequence.feed(some_tokens(70)).value();
+      ModelRunner runner = std::move(ModelRunner::create(model, {.context = 96, .step_tokens = chunk}).value());
+      const std::span<const float> logits = runner.feed(some_tokens(70)).value();
       if (expected.empty()) expected.assign(logits.begin(), logits.end());
       EXPECT_TRUE(std::ranges::equal(logits, expected)) << "chunks of " << chunk;
     }
   }
 }
 
-TEST(Sequence, keeps_only_the_window_of_windowed_layers) {
+TEST(ModelRunner, keeps_only_the_window_of_windowed_layers) {
   const ModelInstance model = std::move(
       ModelInstance::load(kModel.parent_path() / "gemma3-f16.gguf", {.backend = "cpu", .n_threads = 1}).value());
   const auto create = [&](int context, int chunk) {
-    return std::move(Sequence::create(model, {.context = context, .chunk_tokens = chunk}).value());
+    return std::move(ModelRunner::create(model, {.context = context, .step_tokens = chunk}).value());
   };
   size_t unbounded_bytes = 0;
   bool has_window = false;
@@ -175,79 +162,80 @@ TEST(Sequence, keeps_only_the_window_of_windowed_layers) {
   ASSERT_TRUE(has_window);
   EXPECT_EQ(create(640, 16).cache_bytes() - create(320, 16).cache_bytes(), unbounded_bytes * 10);
 
-  Sequence whole = create(320, 320), pieces = create(320, 16);
+  ModelRunner whole = create(320, 320), pieces = create(320, 16);
   const std::vector<TokenId> tokens = some_tokens(300);
   EXPECT_TRUE(std::ranges::equal(whole.feed(tokens).value(), pieces.feed(tokens).value()));
 }
 
-TEST(Sequence, decode_on_device_gives_the_same_tokens_as_feeding_each) {
+// An engine with one sequence, as the command line has it.
+struct SingleRequest : RequestSink {
+  void progress(const PromptProgress&) override {}
+  void tokens(std::string_view piece, std::span<const OutputToken> more) override {
+    text += piece;
+    for (const OutputToken& token : more) ids.push_back(token.id);
+  }
+  void end(const Outcome& what) override { outcome = what; }
+
+  std::string text;
+  std::vector<TokenId> ids;
+  Outcome outcome;
+};
+
+std::shared_ptr<SingleRequest> generate(ModelInstance model, GenerationOptions options, int context = 64,
+                                        size_t cancel_after = SIZE_MAX) {
+  const std::unique_ptr<Engine> engine =
+      std::move(Engine::create(std::move(model), {.max_sequences = 1, .context = context}).value());
+  options.sampling.temperature = 0;
+  auto sink = std::make_shared<SingleRequest>();
+  const RequestId id = engine->submit({.prompt = some_tokens(10), .options = std::move(options), .sink = sink}).value();
+  while (engine->step()) {
+    if (sink->ids.size() >= cancel_after) engine->cancel(id);
+  }
+  return sink;
+}
+
+TEST(SingleRequest, gives_the_tokens_with_the_largest_logits_on_every_backend) {
   for (const BackendInfo* const* b = kBackends; *b; ++b) {
     if (!(*b)->is_available()) continue;
     SCOPED_TRACE((*b)->name);
     const ModelInstance model = load(std::string((*b)->name));
-    std::vector<TokenId> expected, result;
-    Sequence fed = std::move(Sequence::create(model, {.context = 32}).value());
-    std::span<const float> logits = fed.feed(some_tokens(10)).value();
+    std::vector<TokenId> expected;
+    ModelRunner runner = std::move(ModelRunner::create(model, {.context = 32}).value());
+    std::span<const float> logits = runner.feed(some_tokens(10)).value();
     for (int i = 0; i < 8; ++i) {
       expected.push_back(static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin()));
-      logits = fed.feed({&expected.back(), 1}).value();
+      logits = runner.feed({&expected.back(), 1}).value();
     }
-    Sequence sequence = std::move(Sequence::create(model, {.context = 32}).value());
-    ASSERT_TRUE(sequence.feed(some_tokens(10)).ok());
-    ASSERT_TRUE(sequence.decode_on_device(8, [&](TokenId id) { return result.push_back(id), result.size() < 5; }).ok());
-    EXPECT_EQ(result, std::vector<TokenId>(expected.begin(), expected.begin() + 5));
-    EXPECT_EQ(sequence.position(), 14);  // the last token passed is not fed
-    ASSERT_TRUE(sequence.feed({&result.back(), 1}).ok());
-    ASSERT_TRUE(sequence.decode_on_device(3, [&](TokenId id) { return result.push_back(id), true; }).ok());
-    EXPECT_EQ(result, expected);
-    EXPECT_FALSE(sequence.decode_on_device(100, [](TokenId) { return true; }).ok());
+    EXPECT_EQ(generate(load(std::string((*b)->name)), {.max_tokens = 8, .ignore_eos = true})->ids, expected);
   }
 }
 
-struct Generated {
-  GenerationResult result;
-  std::string text;
-};
-
-Generated generate_text(const ModelInstance& model, GenerationOptions options, int context = 64,
-                        int cancel_after = 1 << 30) {
-  options.sampling.temperature = 0;
-  const Tokenizer tokenizer = std::move(Tokenizer::load(model.file()).value());
-  Sequence sequence = std::move(Sequence::create(model, {.context = context}).value());
-  Generated out;
-  const GenerateHooks hooks{.text = [&](std::string_view piece) { out.text += piece; },
-                            .cancelled = [&] { return cancel_after-- <= 0; }};
-  out.result = std::move(generate(sequence, tokenizer, some_tokens(10), options, hooks).value());
-  return out;
+TEST(SingleRequest, stops_at_the_token_limit) {
+  const auto a = generate(load(), {.max_tokens = 5});
+  EXPECT_EQ(a->outcome.reason, StopReason::max_tokens);
+  EXPECT_EQ(a->ids.size(), 5u);
+  EXPECT_EQ(a->outcome.usage.n_prompt, 10);
 }
 
-TEST(Generator, stops_at_the_token_limit) {
-  const Generated a = generate_text(load(), {.sampling = {}, .max_tokens = 5, .stop = {}});
-  EXPECT_EQ(a.result.reason, StopReason::max_tokens);
-  EXPECT_EQ(a.result.tokens.size(), 5u);
-  EXPECT_EQ(a.result.n_prompt_tokens, 10);
+TEST(SingleRequest, stops_when_the_context_is_full) {
+  const auto a = generate(load(), {}, 20);
+  ASSERT_EQ(a->outcome.reason, StopReason::context_full);
+  EXPECT_EQ(a->ids.size(), 11u);  // the last token is not fed
 }
 
-TEST(Generator, stops_when_the_context_is_full) {
-  const Generated a = generate_text(load(), {.sampling = {}, .max_tokens = 0, .stop = {}}, 20);
-  ASSERT_EQ(a.result.reason, StopReason::context_full);
-  EXPECT_EQ(a.result.tokens.size(), 11u);  // the last token is not fed
-}
-
-TEST(Generator, ends_before_a_stop_string) {
-  const ModelInstance model = load();
-  const std::string whole = generate_text(model, {.sampling = {}, .max_tokens = 20, .stop = {}}).text;
+TEST(SingleRequest, ends_before_a_stop_string) {
+  const std::string whole = generate(load(), {.max_tokens = 20})->text;
   ASSERT_GT(whole.size(), 6u);
   const std::string stop = whole.substr(4, 2);
-  const Generated a = generate_text(model, {.sampling = {}, .max_tokens = 20, .stop = {stop}});
-  EXPECT_EQ(a.result.reason, StopReason::stop_string);
-  EXPECT_EQ(a.text, whole.substr(0, whole.find(stop)));
+  const auto a = generate(load(), {.max_tokens = 20, .stop = {stop}});
+  EXPECT_EQ(a->outcome.reason, StopReason::stop_string);
+  EXPECT_EQ(a->text, whole.substr(0, whole.find(stop)));
 }
 
-TEST(Generator, is_cancelled_between_tokens) {
-  const Generated a = generate_text(load(), {.sampling = {}, .max_tokens = 50, .stop = {}}, 64, 4);
-  EXPECT_EQ(a.result.reason, StopReason::cancelled);
-  EXPECT_LT(a.result.tokens.size(), 5u);
+TEST(SingleRequest, is_cancelled_between_tokens) {
+  const auto a = generate(load(), {.max_tokens = 50}, 64, 4);
+  EXPECT_EQ(a->outcome.reason, StopReason::cancelled);
+  EXPECT_EQ(a->ids.size(), 4u);
 }
 
 TEST(ChatPrompt, user_text_never_becomes_a_control_token) {

@@ -6,6 +6,8 @@
 #include <map>
 #include <random>
 
+#include "engine/model_runner.h"
+
 namespace zinc {
 namespace {
 
@@ -99,25 +101,29 @@ class KernelTable {
 }  // namespace
 
 Result<KernelBenchResult> measure_kernels(const ModelInstance& model, const KernelBenchOptions& options) {
-  const int context = options.depth + options.n_tokens;
-  ZINC_TRY(sequence, Sequence::create(model, {.context = context,
-                                              .chunk_tokens = std::max(options.n_tokens, std::min(options.depth, 512)),
-                                              .time_kernels = true}));
-  if (Status s = sequence.wait_until_prepared(); !s.ok()) return s.error();
+  const int n_step = std::max(options.n_tokens, std::min(options.depth, model.backend_info().step_tokens));
+  ZINC_TRY(runner,
+           ModelRunner::create(
+               model, {.context = options.depth + options.n_tokens, .step_tokens = n_step, .time_kernels = true}));
+  if (Status s = runner.wait_until_prepared(); !s.ok()) return s.error();
   std::minstd_rand random(1);  // equal tokens would be routed to the same experts
   const auto n_vocab = static_cast<unsigned>(model.model().config.vocab_size);
-  std::vector<TokenId> tokens(static_cast<size_t>(std::max(options.depth, options.n_tokens)));
+  std::vector<TokenId> tokens(static_cast<size_t>(n_step));
   for (TokenId& token : tokens) token = static_cast<TokenId>(random() % n_vocab);
-  if (options.depth > 0) {
-    ZINC_TRY(fed, sequence.feed(std::span(tokens).first(static_cast<size_t>(options.depth)), options.cancelled));
+  const auto feed = [&](int n) -> Status {
+    if (options.cancelled && options.cancelled()) return fail(ErrorCode::cancelled, "interrupted");
+    const Result<std::span<float>> fed = runner.feed(std::span(tokens).first(static_cast<size_t>(n)));
+    return fed.ok() ? ok_status() : Status(fed.error());
+  };
+  while (runner.position() < options.depth) {
+    if (Status s = feed(std::min(n_step, options.depth - runner.position())); !s.ok()) return s.error();
   }
   KernelTable table(model.model().graph,
                     {.n_tokens = options.n_tokens, .depth = options.depth, .kv_format = &model.kv_format()});
   for (int i = 0; i < options.n_warm_up + options.n_steps; ++i) {
-    sequence.move_to(options.depth);
-    ZINC_TRY(logits, sequence.feed(std::span(tokens).first(static_cast<size_t>(options.n_tokens)), options.cancelled));
-    if (options.cancelled && options.cancelled()) return fail(ErrorCode::cancelled, "interrupted");
-    const std::span<const KernelTime> times = sequence.plan().kernel_times();
+    runner.move_to(options.depth);
+    if (Status s = feed(options.n_tokens); !s.ok()) return s.error();
+    const std::span<const KernelTime> times = runner.plan().kernel_times();
     if (times.empty()) {
       return fail(ErrorCode::unsupported, "the {} backend does not measure the times of its kernels",
                   model.backend_name());

@@ -52,13 +52,13 @@ class Scorer {
   Prediction prediction_;
 };
 
-Status score_window(Sequence& sequence, std::span<const TokenId> window, Scorer& scorer) {
-  sequence.move_to(0);
+Status score_window(ModelRunner& runner, std::span<const TokenId> window, Scorer& scorer) {
+  runner.move_to(0);
   size_t begin = window.size() / 2;
-  ZINC_TRY(unscored, sequence.feed(window.first(begin)));
+  ZINC_TRY(unscored, runner.feed(window.first(begin)));
   for (; begin + 1 < window.size(); begin += kRowsAtOnce) {
     const size_t n_rows = std::min(window.size() - 1 - begin, kRowsAtOnce);
-    ZINC_TRY(logits, sequence.feed_with_all_logits(window.subspan(begin, n_rows)));
+    ZINC_TRY(logits, runner.feed_with_all_logits(window.subspan(begin, n_rows)));
     const size_t n_vocab = logits.size() / n_rows;
     for (size_t row = 0; row < n_rows; ++row) {
       const std::span<const float> of_row = std::span(logits).subspan(row * n_vocab, n_vocab);
@@ -92,11 +92,11 @@ Result<WindowedText> cut_into_windows(std::vector<TokenId> tokens, int window, i
   return WindowedText{window, std::move(tokens)};
 }
 
-Result<TextScores> score_text(Sequence& sequence, const WindowedText& text, const ScoreOptions& options) {
+Result<TextScores> score_text(ModelRunner& runner, const WindowedText& text, const ScoreOptions& options) {
   TextScores scores;
   Scorer scorer(options, scores);
   for (int w = 0; w < text.n_windows(); ++w) {
-    if (Status scored = score_window(sequence, text.at(w), scorer); !scored.ok()) return scored.error();
+    if (Status scored = score_window(runner, text.at(w), scorer); !scored.ok()) return scored.error();
     if (options.progress) options.progress(w + 1, scores);
   }
   return scores;

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "engine/model_runner.h"
 #include "engine/prediction_file.h"
-#include "engine/sequence.h"
 
 namespace zinc {
 
@@ -43,7 +43,7 @@ struct ScoreOptions {
   std::function<void(int n_windows_done, const TextScores&)> progress = {};
 };
 // REQUIRES: the tokens are in the vocabulary; a context of at least a window.
-Result<TextScores> score_text(Sequence& sequence, const WindowedText& text, const ScoreOptions& options);
+Result<TextScores> score_text(ModelRunner& runner, const WindowedText& text, const ScoreOptions& options);
 
 double mean_of(std::span<const double> values);        // REQUIRES: not empty
 double error_of_mean(std::span<const double> values);  // standard error; 0 for a single value

@@ -25,7 +25,7 @@ class EngineThread final : public EnginePort {
 
   // The model served under this name. This object must outlive it.
   Result<ServedModel> describe(std::string name);
-  const GgufFile& file() const { return engine_->model().file(); }  // of the model
+  const ModelInstance& model() const { return engine_->model(); }
 
  private:
   std::unique_ptr<Engine> engine_;

@@ -182,7 +182,7 @@ std::optional<ApiError> prepare_completion(PreparedRequest& out) {
                                                tokenizer.n_vocab() - 1));
       }
     }
-    if (tokens.empty()) return bad_field("prompt", "'prompt' is empty, and this model has no BOS token");
+    if (tokens.empty()) return bad_field("prompt", "the prompt is empty, and this model has no BOS token");
     truncate_prompt(request, *out.model, tokens);
     if (request.echo) out.prompt_texts.push_back(tokenizer.decode(tokens));
     out.prompts.push_back(std::move(tokens));
@@ -252,7 +252,7 @@ std::optional<ApiError> prepare_generation(PreparedRequest& out) {
   if (!error) out.options.allowed_tokens = token_set_of(out.request.allowed_tokens, n_vocab);
   if (!error) out.options.dry_breakers = dry_breakers_of(out.options.sampling, *out.model);
   if (!error) error = out.request.is_chat() ? prepare_chat(out) : prepare_completion(out);
-  return error ? error : check_prompt_lengths(out);
+  return error;
 }
 
 }  // namespace
@@ -332,7 +332,9 @@ OrApiError<PreparedRequest> prepare(const ApiDialect& dialect, const ModelList& 
   apply_sampling_defaults(out.model->sampling_defaults.of(out.request.thinking), out.request);
 
   out.echoed = dialect.echo(out.request, object);
-  if (std::optional<ApiError> error = prepare_generation(out)) return std::move(*error);
+  std::optional<ApiError> error = prepare_generation(out);
+  if (!error) error = check_prompt_lengths(out);
+  if (error) return std::move(*error);
   return out;
 }
 

@@ -44,7 +44,7 @@ OrApiError<RenderedPrompt> render(const ServedModel& model, ChatRequest& request
 using BodyFilter = std::function<void(json::object& body, RequestErrors& errors)>;
 OrApiError<PreparedRequest> prepare(const ApiDialect& dialect, const ModelList& models, const ServerLimits& limits,
                                     std::string_view body, const BodyFilter& filter = {});
-// The same for a request that did not come over HTTP.
+// The same for a request that did not come over HTTP; Engine::submit checks the length of its prompt.
 OrApiError<PreparedRequest> prepare(ModelRef model, ChatRequest request);
 
 }  // namespace zinc

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "base/atomic_file.h"
+#include "engine/model_runner.h"
 #include "tests/support/test_files.h"
 #include "tests/support/tiny_model.h"
 
@@ -88,21 +89,20 @@ int pages_in_use(const Engine& engine) {
 
 RecordingSink generate_alone(const ModelInstance& model, const Request& request, int context) {
   const Tokenizer tokenizer = std::move(Tokenizer::load(model.file()).value());
-  Sequence sequence = std::move(Sequence::create(model, {.context = context}).value());
+  ModelRunner runner = std::move(ModelRunner::create(model, {.context = context}).value());
   Sampler sampler;
   OutputState answer(tokenizer, request.options, request.prompt);
   RecordingSink output;
-  std::span<const float> fed = sequence.feed(request.prompt).value();
+  std::span<const float> fed = runner.feed(request.prompt).value();
   for (;;) {
     std::vector<float> logits(fed.begin(), fed.end());
-    const OutputState::TokenResult step =
-        answer.accept(logits, sampler, sequence.position() < sequence.context()).value();
+    const OutputState::TokenResult step = answer.accept(logits, sampler, runner.position() < runner.context()).value();
     if (step.is_output) output.tokens(step.text, {&answer.last(), 1});
     if (step.reason) {
       output.outcome.reason = *step.reason;
       break;
     }
-    fed = sequence.feed({&step.id, 1}).value();
+    fed = runner.feed({&step.id, 1}).value();
   }
   output.text += answer.finish();
   return output;

@@ -378,6 +378,25 @@ zpty -d shell
             out = self.report(model, *more)
             self.assertEqual((out["reasoning"].strip(), out["text"]), (reasoning, "Four."))
 
+    def test_run_sends_the_model_what_the_server_sends_it(self):
+        no_system = ("{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
+                     "{% for m in messages %}{{ m.content }}{% endfor %}")
+        thinks = "{% for m in messages %}{{ m.content }}{% endfor %}{% if enable_thinking is false %}<think></think>{% endif %}"
+        for template in [no_system + "<go>", no_system + "<think>\n<go>", thinks + "<go>"]:
+            model = self.scripted("Four", ".", template=template)
+            _, address = self.serve(model)
+            for options, fields in {(): {}, ("--no-think",): {"chat_template_kwargs": {"enable_thinking": False}},
+                                    ("--system", "Be brief."): {}}.items():
+                messages = [{"role": "system", "content": options[1]}] if "--system" in options else []
+                body = {"messages": [*messages, {"role": "user", "content": "2+2?"}], "max_tokens": 3, **fields}
+                request = urllib.request.Request(f"{address}/v1/chat/completions", json.dumps(body).encode(),
+                                                 {"Content-Type": "application/json"})
+                with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
+                    served = json.load(response)
+                report = self.report(model, "-n", "3", *options)
+                self.assertEqual(report["prompt_tokens"], served["usage"]["prompt_tokens"], (template, options))
+                self.assertEqual(report["text"], served["choices"][0]["message"]["content"] or "", (template, options))
+
     def test_think_budget_ends_the_thought_as_the_family_does_and_leads_into_the_answer(self):
         model = self.scripted("<think>", "\n", "One, ", "two, ", "three, ", "four, ", "five.", "</think>", "\n\n", "Four", ".")
         out = self.report(model, "--think-budget", "2")

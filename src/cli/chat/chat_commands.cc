@@ -43,8 +43,8 @@ Result<ChatAction> show_help(ChatSession& session, const std::string&) {
 }
 
 void show_model(ChatSession& session) {
-  session.screen().print(fmt::format("{} on {}, context {}", session.model().name(), session.model().backend(),
-                                     session.model().limits().context));
+  session.screen().print(fmt::format("{} on {}, context {}", session.model().name(),
+                                     session.model().instance().backend_name(), session.model().limits().context));
 }
 
 // The installed models; the current one is marked.

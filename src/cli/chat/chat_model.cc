@@ -18,6 +18,7 @@ constexpr std::chrono::milliseconds kPollInterval{50};
 
 struct SinkUpdate {
   std::string text;
+  std::vector<TokenId> tokens;
   std::optional<PromptProgress> progress;
   std::optional<Outcome> outcome;
 };
@@ -28,8 +29,11 @@ class BlockingSink final : public RequestSink {
   void progress(const PromptProgress& progress) override {
     apply([&] { update_.progress = progress; });
   }
-  void tokens(std::string_view text, std::span<const OutputToken>) override {
-    apply([&] { update_.text += text; });
+  void tokens(std::string_view text, std::span<const OutputToken> tokens) override {
+    apply([&] {
+      update_.text += text;
+      for (const OutputToken& token : tokens) update_.tokens.push_back(token.id);
+    });
   }
   void end(const Outcome& outcome) override {
     apply([&] { update_.outcome = outcome; });
@@ -58,11 +62,6 @@ class BlockingSink final : public RequestSink {
   SinkUpdate update_;
 };
 
-Error error_of(const ApiError& error) {
-  const bool is_length = error.code == "context_length_exceeded";
-  return Error{is_length ? ErrorCode::context_exceeded : ErrorCode::invalid_input, error.message};
-}
-
 Result<std::string> name_of(const std::string& typed) {
   const bool is_path = typed.ends_with(".gguf") && !has_source_prefix(typed);
   if (!typed.empty()) return is_path ? std::filesystem::path(typed).stem().string() : typed;
@@ -73,25 +72,20 @@ Result<std::string> name_of(const std::string& typed) {
 }  // namespace
 
 Result<std::unique_ptr<ChatModel>> ChatModel::load(const ModelOptions& options, const std::filesystem::path& file,
-                                                   int context) {
+                                                   EngineOptions engine_options) {
   ZINC_TRY(name, name_of(options.path));
   ModelOptions found = options;
   found.path = file.string();
-  ZINC_TRY(model, open_model(found));
-  const RecommendedSampling recommended = zinc::recommended_sampling(model.file()),
-                            thinking = zinc::recommended_sampling(model.file(), true),
-                            answering = zinc::recommended_sampling(model.file(), false);
-  const int64_t trained_context = model.model().config.max_context;
-  const std::string backend(model.backend_name());
-  ZINC_TRY(engine, Engine::create(std::move(model), {.max_sequences = 1, .context = context, .queue_limit = 1}));
+  engine_options.max_sequences = 1;
+  engine_options.queue_limit = 1;
+  ZINC_TRY(engine, load_engine(found, std::move(engine_options)));
   auto thread = std::make_unique<EngineThread>(std::move(engine));
   ZINC_TRY(served, thread->describe(name));
   std::unique_ptr<ChatModel> chat(new ChatModel(std::move(thread), std::move(served)));
-  chat->recommended_ = recommended;
-  chat->recommended_thinking_ = thinking;
-  chat->recommended_answering_ = answering;
-  chat->trained_context_ = static_cast<int>(std::min<int64_t>(trained_context, 1 << 30));
-  chat->backend_ = backend;
+  const GgufFile& gguf = chat->instance().file();
+  chat->recommended_ = zinc::recommended_sampling(gguf);
+  chat->recommended_thinking_ = zinc::recommended_sampling(gguf, true);
+  chat->recommended_answering_ = zinc::recommended_sampling(gguf, false);
   return chat;
 }
 
@@ -103,28 +97,41 @@ int ChatModel::count_tokens(ChatRequest request) const {
 
 Result<Outcome> ChatModel::answer(ChatRequest request, const ChatHooks& hooks) {
   OrApiError<PreparedRequest> prepared = prepare(served_, std::move(request));
-  if (const ApiError* error = std::get_if<ApiError>(&prepared)) return error_of(*error);
+  if (const ApiError* error = std::get_if<ApiError>(&prepared))
+    return fail(ErrorCode::invalid_input, "{}", error->message);
   PreparedRequest& ready = std::get<PreparedRequest>(prepared);
   const auto sink = std::make_shared<BlockingSink>();
   ZINC_TRY(id, engine_->submit({.prompt = std::move(ready.prompts.front()),
                                 .options = std::move(ready.options),
                                 .boundaries = std::move(ready.boundaries),
                                 .sink = sink}));
-  MessageParser parser(*served_->tool_format, std::move(ready.parser));
+  std::optional<MessageParser> parser;  // none for a raw prompt
+  if (ready.request.is_chat()) parser.emplace(*served_->tool_format, std::move(ready.parser));
   const auto show = [&](const std::vector<Delta>& deltas) {
     for (const Delta& delta : deltas) hooks.delta(delta);
   };
   while (true) {
     SinkUpdate update = sink->wait();
     if (update.progress) hooks.progress(*update.progress);
-    show(parser.push(update.text));
+    if (hooks.tokens) hooks.tokens(update.tokens);
+    if (parser) {
+      show(parser->push(update.text));
+    } else if (!update.text.empty()) {
+      hooks.delta(ContentDelta{std::move(update.text)});
+    }
     if (update.outcome) {
-      show(parser.finish());
+      if (parser) show(parser->finish());
       if (update.outcome->reason == StopReason::failed && update.outcome->error) return *update.outcome->error;
       return std::move(*update.outcome);
     }
     if (hooks.cancelled()) engine_->cancel(id);
   }
+}
+
+void set_thinking(const ThinkingOptions& options, ChatRequest& request) {
+  request.thinking = options.mode.is_on;
+  request.reasoning_effort = options.mode.effort;
+  request.thinking_budget = options.budget;
 }
 
 }  // namespace zinc

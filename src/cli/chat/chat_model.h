@@ -1,5 +1,5 @@
-// A loaded model that serves one conversation at a time, on the server's engine: earlier turns come from the prefix
-// cache. Called by one thread.
+// A loaded model that answers one request at a time, on the server's engine and with the server's prompts: earlier
+// turns come from the prefix cache. Called by one thread.
 #pragma once
 
 #include <functional>
@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cli/model_options.h"
+#include "cli/thinking_options.h"
 #include "hub/recommended_sampling.h"
 #include "server/chat_request.h"
 #include "server/engine_thread.h"
@@ -17,21 +18,22 @@ namespace zinc {
 
 struct ChatHooks {
   std::function<void(const Delta&)> delta;
+  std::function<void(std::span<const TokenId>)> tokens = {};  // generated, without an end token
   std::function<void(const PromptProgress&)> progress;
   std::function<bool()> cancelled;  // polled about twenty times a second
 };
 
 class ChatModel {
  public:
-  // The model of `file`, named as typed. `context` 0: the model's maximum, limited by memory.
+  // The model of `file`, named as typed. EngineOptions::context 0: the model's maximum, limited by memory.
   static Result<std::unique_ptr<ChatModel>> load(const ModelOptions& options, const std::filesystem::path& file,
-                                                 int context);
+                                                 EngineOptions engine);
 
-  // Returns how the answer ended. Errors before any computation: context_exceeded if the conversation is too long,
-  // invalid_input if the chat template rejects it.
+  // Returns how the answer ended. A raw prompt is continued: all of the output is content. Errors before any
+  // computation: context_exceeded if the prompt is too long, invalid_input if the chat template rejects it.
   Result<Outcome> answer(ChatRequest request, const ChatHooks& hooks);
 
-  // Tokens of the prompt for these messages; the context length if they do not fit.
+  // Tokens of the prompt; the context length if the chat template rejects the conversation.
   int count_tokens(ChatRequest request) const;
 
   const std::string& name() const { return served_->name; }
@@ -40,8 +42,8 @@ class ChatModel {
   const RecommendedSampling& recommended_sampling(std::optional<bool> thinking) const {
     return !thinking ? recommended_ : *thinking ? recommended_thinking_ : recommended_answering_;
   }
-  int trained_context() const { return trained_context_; }
-  std::string_view backend() const { return backend_; }
+  const ModelInstance& instance() const { return engine_->model(); }
+  int64_t trained_context() const { return instance().model().config.max_context; }
   const ThinkingSupport& thinking() const { return served_->thinking; }
   bool takes_system() const { return served_->prompt.chat_template().supports_system(); }
 
@@ -51,8 +53,8 @@ class ChatModel {
   std::unique_ptr<EngineThread> engine_;
   ModelRef served_;
   RecommendedSampling recommended_, recommended_thinking_, recommended_answering_;
-  int trained_context_ = 0;
-  std::string backend_;
 };
+
+void set_thinking(const ThinkingOptions& options, ChatRequest& request);
 
 }  // namespace zinc

@@ -19,12 +19,6 @@ namespace {
 
 double rate(int n, double seconds) { return seconds > 0 ? n / seconds : 0; }
 
-void set_thinking(const ThinkingOptions& options, ChatRequest& request) {
-  request.thinking = options.mode.is_on;
-  request.reasoning_effort = options.mode.effort;
-  request.thinking_budget = options.budget;
-}
-
 std::filesystem::path expanded(const std::string& path) {
   const char* const home = std::getenv("HOME");
   return path.starts_with("~/") && home ? std::filesystem::path(home) / path.substr(2) : std::filesystem::path(path);
@@ -41,7 +35,7 @@ Result<Conversation> read_conversation(const json::value& file) {
 Status ChatSession::set_model(const std::string& name, const std::filesystem::path& file) {
   ModelOptions wanted = options_.model;
   wanted.path = name;
-  ZINC_TRY(model, ChatModel::load(wanted, file, options_.context));
+  ZINC_TRY(model, ChatModel::load(wanted, file, {.context = options_.context, .speculation = options_.speculation}));
   model_ = std::move(model);
   return check_settings();
 }
@@ -341,7 +335,7 @@ std::string ChatSession::stats_text() const {
   const EngineLimits& limits = model_->limits();
   std::string text =
       fmt::format("model           {} on {}\nmemory          {} of weights, {} of KV cache\nturns           {}",
-                  model_->name(), model_->backend(), format_memory(limits.weight_bytes),
+                  model_->name(), model_->instance().backend_name(), format_memory(limits.weight_bytes),
                   format_memory(limits.cache_bytes), conversation_.turns.size());
   if (conversation_.n_left_out > 0)
     text += fmt::format(", the oldest {} left out of the prompt", conversation_.n_left_out);

@@ -11,6 +11,7 @@
 #include "cli/model_options.h"
 #include "cli/sampling_options.h"
 #include "cli/thinking_options.h"
+#include "engine/speculation_options.h"
 
 namespace zinc {
 
@@ -20,6 +21,7 @@ struct ChatOptions {
   int context = 0;
   int max_tokens = 0;  // per answer; 0: until the context is full
   ThinkingOptions thinking;
+  SpeculationOptions speculation = {};
 };
 
 struct ChatSetting {

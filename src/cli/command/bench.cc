@@ -135,8 +135,10 @@ Status measure_rounds(const Options& options, const ModelOptions& model, Backend
 Result<BenchRun> measure_model(const Options& options, const ModelOptions& model, const std::optional<PeerBench>& peer,
                                const TraceFile& trace) {
   const std::vector<BenchTest> tests = tests_of(options);
-  ZINC_TRY(instance, load_model(model));
-  ZINC_TRY(bench, ModelBench::prepare(instance, tests, trace.options(file_name(model)), SigintWatch::is_interrupted));
+  ZINC_TRY(opened, open_model(model));
+  ZINC_TRY(bench,
+           ModelBench::prepare(std::move(opened), tests, trace.options(file_name(model)), SigintWatch::is_interrupted));
+  const ModelInstance& instance = bench.engine().model();
   ZINC_TRY(conditions, conditions_of(model, instance));
   BenchRun run{std::move(conditions)};
   for (const BenchTest& test : tests) {
@@ -147,8 +149,8 @@ Result<BenchRun> measure_model(const Options& options, const ModelOptions& model
                                          [&] { return measure_round(run, bench, instance.backend(), peer); });
   if (!measured.ok()) return measured.error();
   run.file_bytes = instance.file().file_bytes();
-  run.cache_bytes = bench.sequence().cache_bytes();
-  run.activation_bytes = bench.sequence().activation_bytes();
+  run.cache_bytes = bench.engine().limits().cache_bytes;
+  run.activation_bytes = bench.engine().limits().activation_bytes;
   run.resident_bytes = resident_memory_bytes();
   return run;
 }

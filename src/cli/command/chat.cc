@@ -18,6 +18,7 @@
 #include "cli/number_in_range.h"
 #include "cli/output.h"
 #include "cli/serve_web_ui.h"
+#include "cli/speculation_option.h"
 #include "cli/terminal.h"
 #include "hub/inventory.h"
 
@@ -175,7 +176,7 @@ void greet(ChatSession& session, bool is_newly_kept) {
   ChatScreen& screen = session.screen();
   if (!screen.kind().is_interactive) return;
   screen.print_status(fmt::format("{} on {}, context {}. /help lists commands.", session.model().name(),
-                                  session.model().backend(), session.model().limits().context));
+                                  session.model().instance().backend_name(), session.model().limits().context));
   screen.print_status(session.sampling_line());
   if (is_newly_kept) screen.print_status("The conversation will be kept; --no-history keeps nothing.");
 }
@@ -263,6 +264,7 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_flag("--no-color", options->no_color, "no colors; also if NO_COLOR is set or TERM is dumb");
   declare_conversation_options(app, *options);
   declare_sampling_options(app, chat.sampling);
+  declare_speculation_option(app, chat.speculation);
   declare_chat_template_option(app, chat.model);
   declare_model_options(app, chat.model);
   CLI::Option* const in_browser =

@@ -13,7 +13,7 @@
 #include "cli/model_file.h"
 #include "cli/model_options.h"
 #include "cli/number_in_range.h"
-#include "engine/sequence.h"
+#include "engine/model_runner.h"
 
 namespace zinc::command_debug_eval {
 namespace {
@@ -90,7 +90,7 @@ Status check_tokens(const Options& options, int64_t vocab_size) {
 
 // The greedy choice at each of n positions, one decode step each. If `follow` is given, its ids are fed instead of the
 // choices, and one row per position is appended to `logits` (which holds the first row on entry).
-Result<json::array> decode_greedily(Sequence& sequence, std::vector<float>& logits, int n,
+Result<json::array> decode_greedily(ModelRunner& runner, std::vector<float>& logits, int n,
                                     std::span<const TokenId> follow) {
   json::array ids;
   std::vector<float> row = logits;
@@ -99,7 +99,7 @@ Result<json::array> decode_greedily(Sequence& sequence, std::vector<float>& logi
     ids.push_back(id);
     if (i + 1 == n) break;
     if (!follow.empty()) id = follow[static_cast<size_t>(i)];
-    ZINC_TRY(next, sequence.feed({&id, 1}));
+    ZINC_TRY(next, runner.feed({&id, 1}));
     row.assign(next.begin(), next.end());
     if (!follow.empty()) logits.insert(logits.end(), row.begin(), row.end());
   }
@@ -110,24 +110,24 @@ Status run(const Options& options) {
   ZINC_TRY(model, load_model(options.model));
   if (Status valid = check_tokens(options, model.model().config.vocab_size); !valid.ok()) return valid;
   const int context = static_cast<int>(options.tokens.size()) + options.n_greedy;
-  ZINC_TRY(sequence, Sequence::create(model, {.context = context, .all_logits = options.nll}));
+  ZINC_TRY(runner, ModelRunner::create(model, {.context = context, .all_logits = options.nll}));
   json::object report;
   report["model"] = options.model.path;
   report["backend"] = model.backend_name();
   report["n_tokens"] = options.tokens.size();
   std::vector<float> last;
   if (options.nll) {
-    ZINC_TRY(all, sequence.feed_with_all_logits(options.tokens));
+    ZINC_TRY(all, runner.feed_with_all_logits(options.tokens));
     report["nll"] = mean_nll(all, options.tokens);
     last.assign(all.end() - static_cast<ptrdiff_t>(all.size() / options.tokens.size()), all.end());
   } else {
-    ZINC_TRY(logits, sequence.feed(options.tokens));
+    ZINC_TRY(logits, runner.feed(options.tokens));
     last.assign(logits.begin(), logits.end());
   }
   report["top"] = argmax(last);
   report["top_logit"] = last[static_cast<size_t>(argmax(last))];
   if (options.n_greedy > 0) {
-    ZINC_TRY(ids, decode_greedily(sequence, last, options.n_greedy, options.follow));
+    ZINC_TRY(ids, decode_greedily(runner, last, options.n_greedy, options.follow));
     report["greedy"] = std::move(ids);
   }
   if (!options.logits_out.empty()) {

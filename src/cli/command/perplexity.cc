@@ -97,7 +97,9 @@ Status run(const Options& options) {
   ZINC_TRY(text, read_text(options, model));
   const int n_vocab = static_cast<int>(model.model().config.vocab_size);
   ZINC_TRY(baseline, open_baseline(options, text, n_vocab));
-  ZINC_TRY(sequence, Sequence::create(model, {.context = options.window, .chunk_tokens = 128, .all_logits = true}));
+  constexpr int kStepTokens = 128;  // the logits of each step are copied to the host
+  ZINC_TRY(runner,
+           ModelRunner::create(model, {.context = options.window, .step_tokens = kStepTokens, .all_logits = true}));
   std::optional<PredictionWriter> writer;
   if (!options.save_path.empty()) {
     ZINC_TRY(created, PredictionWriter::create(options.save_path, n_vocab, text.window, text.tokens));
@@ -106,7 +108,7 @@ Status run(const Options& options) {
   const auto progress = [&](int n_done, const TextScores& scores) {
     fmt::print(stderr, "window {} of {}: perplexity {:.4f}\n", n_done, text.n_windows(), std::exp(mean_of(scores.nll)));
   };
-  ZINC_TRY(scores, score_text(sequence, text,
+  ZINC_TRY(scores, score_text(runner, text,
                               {.save = writer ? &*writer : nullptr,
                                .baseline = baseline ? &*baseline : nullptr,
                                .progress = progress}));

@@ -12,6 +12,7 @@
 #include "base/mapped_file.h"
 #include "base/pluralize.h"
 #include "cli/answer_view.h"
+#include "cli/chat/chat_model.h"
 #include "cli/chat/start_chat.h"
 #include "cli/command.h"
 #include "cli/model_file.h"
@@ -23,22 +24,17 @@
 #include "cli/sampling_options.h"
 #include "cli/sanitize_line.h"
 #include "cli/sigint_watch.h"
+#include "cli/speculation_option.h"
 #include "cli/terminal.h"
 #include "cli/thinking_options.h"
 #include "cli/trace_file.h"
 #include "constrain/gbnf.h"
 #include "constrain/json_schema.h"
-#include "constrain/output_grammar.h"
-#include "engine/chat_prompt.h"
-#include "engine/generator.h"
-#include "engine/thinking_budget.h"
-#include "text/message_parser.h"
 
 namespace zinc::command_run {
 namespace {
 
-constexpr int kMaxDefaultContext = 32768;  // enough for long reasoning; more only with -c
-constexpr int kLongPrompt = 512;           // tokens; shorter prompts are read too fast to show progress
+constexpr int kLongPrompt = 512;  // tokens; shorter prompts are read too fast to show progress
 
 struct Options {
   ModelOptions model;
@@ -55,87 +51,60 @@ struct Options {
   std::string grammar, json_schema;  // files that constrain the output
   ThinkingOptions thinking;
   SamplingOptions sampling;
+  SpeculationOptions speculation;
   TraceArguments trace;
 };
 
-Result<std::optional<Grammar>> read_grammar(const Options& options) {
+// The output format of --grammar and --json-schema. A file that is not valid is reported before the model is loaded.
+Result<ResponseFormat> read_format(const Options& options) {
   const bool is_schema = !options.json_schema.empty();
   const std::string& path = is_schema ? options.json_schema : options.grammar;
-  if (path.empty()) return std::optional<Grammar>();
+  if (path.empty()) return ResponseFormat();
   ZINC_TRY(file, MappedFile::open(path));
-  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  std::string text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   const auto in_file = [&](const Error& error) { return fail(error.code, "{}: {}", path, error.message); };
   Result<json::value> schema = is_schema ? parse_json(text) : json::value();
   if (!schema.ok()) return in_file(schema.error());
-  Result<Grammar> grammar = is_schema ? json_schema_grammar(schema.value()) : parse_gbnf(text);
+  const Result<Grammar> grammar = is_schema ? json_schema_grammar(schema.value()) : parse_gbnf(text);
   if (!grammar.ok()) return in_file(grammar.error());
-  return std::optional(std::move(grammar.value()));
+  return ResponseFormat{.kind = is_schema ? ResponseFormat::Kind::json_schema : ResponseFormat::Kind::grammar,
+                        .field = path,
+                        .schema = std::move(schema.value()),
+                        .grammar = std::move(text)};
 }
 
-struct Prompt {
+ChatRequest request_of(const Options& options, const SamplingParams& sampling, ResponseFormat format) {
+  ChatRequest request;
+  if (options.input.raw) {
+    request.prompts.emplace_back(options.prompt);
+  } else {
+    if (!options.system.empty()) request.messages.push_back({{"role", "system"}, {"content", options.system}});
+    request.messages.push_back({{"role", "user"}, {"content", options.prompt}});
+  }
+  set_thinking(options.thinking, request);
+  request.response_format = std::move(format);
+  request.sampling = sampling;
+  request.seed = sampling.seed;
+  request.stop = options.stop;
+  request.max_tokens = options.max_tokens;
+  return request;
+}
+
+struct Generated {
+  Outcome outcome;
   std::vector<TokenId> tokens;
-  const ToolFormat* format = nullptr;  // nullptr: a raw prompt
-  bool starts_in_reasoning = false;
+  int n_prompt = 0;  // prompt tokens that were computed: fewer than the prompt has if it was cancelled
 };
 
-Result<Prompt> make_prompt(const Options& options, const ModelInstance& model, const Tokenizer& tokenizer) {
-  Prompt out;
-  if (options.input.raw) {
-    tokenizer.encode(options.prompt, {.add_special = true, .parse_special = false}, out.tokens);
-    return out;
-  }
-  ZINC_TRY(chat, ChatPrompt::load(model.file(), tokenizer, model.chat_template()));
-  json::array messages;
-  if (!options.system.empty()) messages.push_back({{"role", "system"}, {"content", options.system}});
-  messages.push_back({{"role", "user"}, {"content", options.prompt}});
-  ChatTemplateInputs request;
-  request.messages = std::move(messages);
-  out.format = &detect_tool_format(chat.chat_template().source(), model.model().architecture->gguf_name);
-  const ThinkingSupport thinking = chat.thinking_support(*out.format);
-  const std::string ignored =
-      ignored_thinking_text(options.thinking, thinking, std::filesystem::path(options.model.path).stem().string());
-  if (!ignored.empty()) print_stderr("zinc: " + sanitize_line(ignored));
-  thinking.set_variables(options.thinking.mode, request.kwargs);
-  ZINC_TRY(prompt, chat.render(std::move(request)));
-  if (options.thinking.mode.is_on == false) close_open_reasoning(*out.format, prompt);
-  out.tokens = chat.encode(prompt);
-  out.starts_in_reasoning = prompt_opens_reasoning(*out.format, prompt.text());
-  return out;
-}
-
-Result<OutputConstraint> make_constraint(Grammar grammar, const Options& options, const Prompt& prompt,
-                                         const Tokenizer& tokenizer) {
-  const auto trie = std::make_shared<const TokenTrie>(tokenizer);
-  const ReasoningPosition reasoning{.starts_open = prompt.starts_in_reasoning,
-                                    .is_allowed = options.thinking.mode.is_on.value_or(true)};
-  if (prompt.format && !prompt.format->channels.content_open.empty()) {
-    ZINC_TRY(output, output_grammar({.format = *prompt.format,
-                                     .content = OutputSyntax::Content::grammar,
-                                     .content_grammar = std::move(grammar),
-                                     .starts_in_reasoning = reasoning.starts_open,
-                                     .may_reason = reasoning.is_allowed},
-                                    *trie));
-    grammar = std::move(output);
-  }
-  OutputConstraint constraint{.grammar = std::make_shared<Constraint>(std::move(grammar), tokenizer, trie)};
-  if (prompt.format) exempt_reasoning(*prompt.format, tokenizer, reasoning, constraint);
-  return constraint;
-}
-
-// Whether the tags of the reasoning are control tokens, which the detokenizer hides by default.
-bool has_control_markers(const ToolFormat& format, const Tokenizer& tokenizer) {
-  std::vector<TokenId> tokens;
-  tokenizer.encode(format.thinking.open, {.add_special = false, .parse_special = true}, tokens);
-  return !tokens.empty() && tokenizer.is_control(tokens.front());
-}
-
-std::string figures_of(const GenerationResult& result, const SamplingParams& sampling, std::string_view origin) {
-  const auto rate = [](size_t n, double seconds) { return seconds > 0 ? static_cast<double>(n) / seconds : 0.0; };
-  return fmt::format(
-      "prompt {}, {:.1f} tok/s; generated {}, {:.1f} tok/s ({}); {}{}", pluralize(result.n_prompt_tokens, "token"),
-      rate(static_cast<size_t>(result.n_prompt_tokens), result.prompt_s), pluralize(result.tokens.size(), "token"),
-      rate(static_cast<size_t>(result.n_decode_steps), result.decode_s), stop_reason_name(result.reason),
-      sampling_text(sampling), origin.empty() ? "" : fmt::format(" ({})", origin));
+std::string figures_of(const Generated& answer, const SamplingParams& sampling, std::string_view origin) {
+  const auto rate = [](int n, double seconds) { return seconds > 0 ? n / seconds : 0.0; };
+  const Timings& timings = answer.outcome.timings;
+  const int n = answer.outcome.usage.n_completion;
+  return fmt::format("prompt {}, {:.1f} tok/s; generated {}, {:.1f} tok/s ({}); {}{}",
+                     pluralize(answer.n_prompt, "token"), rate(answer.n_prompt, timings.prefill_s),
+                     pluralize(n, "token"), rate(std::max(0, n - 1), timings.decode_s),
+                     stop_reason_name(answer.outcome.reason), sampling_text(sampling),
+                     origin.empty() ? "" : fmt::format(" ({})", origin));
 }
 
 // Why the answer was cut off, and the option that raises the limit; empty: it was not.
@@ -153,60 +122,35 @@ std::string truncation_note(const Options& options, StopReason reason, int conte
 }
 
 std::string report_of(const Options& options, const SamplingParams& sampling, std::string_view origin,
-                      const GenerationResult& result, const AnswerView& view) {
+                      const Generated& answer, const AnswerView& view) {
   json::object report;
   report["model"] = options.model.path;
   report["text"] = view.answer();
   report["reasoning"] = view.reasoning();
-  report["finish_reason"] = stop_reason_name(result.reason);
+  report["finish_reason"] = stop_reason_name(answer.outcome.reason);
   report["seed"] = sampling.seed;
   report["sampling"] = sampling_json(sampling);
   report["sampling_origin"] = options.sampling.uses_recommended() ? json::value(origin) : json::value();
-  report["prompt_tokens"] = result.n_prompt_tokens;
-  report["prompt_seconds"] = result.prompt_s;
-  report["generated_tokens"] = result.tokens.size();
-  report["generated_seconds"] = result.decode_s;
-  report["tokens"] = json::array(result.tokens.begin(), result.tokens.end());
+  report["prompt_tokens"] = answer.n_prompt;
+  report["prompt_seconds"] = answer.outcome.timings.prefill_s;
+  report["generated_tokens"] = answer.tokens.size();
+  report["generated_seconds"] = answer.outcome.timings.decode_s;
+  report["tokens"] = json::array(answer.tokens.begin(), answer.tokens.end());
   return to_json(report) + "\n";
 }
-
-// The output of the model, split into reasoning and answer. A raw prompt has no format: all of it is the answer.
-class OutputSplitter {
- public:
-  OutputSplitter(const Prompt& prompt, const Options& options, AnswerView& view) : view_(view) {
-    if (!prompt.format) return;
-    parser_.emplace(*prompt.format, ParserOptions{.thinking = options.thinking.mode.is_on.value_or(true),
-                                                  .reasoning_open = prompt.starts_in_reasoning});
-  }
-  void push(std::string_view piece) {
-    if (!parser_) return view_.show(ContentDelta{std::string(piece)});
-    for (const Delta& delta : parser_->push(piece)) view_.show(delta);
-  }
-  void finish() {
-    if (!parser_) return;
-    for (const Delta& delta : parser_->finish()) view_.show(delta);
-  }
-
- private:
-  AnswerView& view_;
-  std::optional<MessageParser> parser_;
-};
 
 // How far a long prompt is processed, on standard error if it is a terminal; erased before the answer.
 class PromptProgressLine {
  public:
-  explicit PromptProgressLine(size_t n_prompt)
-      : n_prompt_(static_cast<int>(n_prompt)),
-        is_shown_(n_prompt_ >= kLongPrompt && ::isatty(STDERR_FILENO) == 1 && !is_dumb_terminal()) {}
+  PromptProgressLine() : is_terminal_(::isatty(STDERR_FILENO) == 1 && !is_dumb_terminal()) {}
   ~PromptProgressLine() { erase(); }
   PromptProgressLine(const PromptProgressLine&) = delete;
   PromptProgressLine& operator=(const PromptProgressLine&) = delete;
 
-  void show(int n_done) {
-    if (!is_shown_ || n_done == n_done_) return;
-    n_done_ = n_done;
-    if (n_done >= n_prompt_) return erase();
-    fmt::print(stderr, "\r\x1b[Kprocessing the prompt: {} of {} tokens", n_done, n_prompt_);
+  void show(const PromptProgress& progress) {
+    if (!is_terminal_ || progress.n_total < kLongPrompt) return;
+    if (progress.n_done >= progress.n_total) return erase();
+    fmt::print(stderr, "\r\x1b[Kprocessing the prompt: {} of {} tokens", progress.n_done, progress.n_total);
     has_line_ = true;
   }
   void erase() {
@@ -215,8 +159,7 @@ class PromptProgressLine {
   }
 
  private:
-  int n_prompt_, n_done_ = -1;
-  bool is_shown_, has_line_ = false;
+  bool is_terminal_, has_line_ = false;
 };
 
 AnswerViewOptions view_options(const Options& options) {
@@ -227,75 +170,66 @@ AnswerViewOptions view_options(const Options& options) {
           .width = terminal_width(STDOUT_FILENO)};
 }
 
-// Without -c: as long as the model allows, up to kMaxDefaultContext, or half of that and so on if memory is short.
-// Uploads the model once it is known that it fits.
-Result<Sequence> create_sequence(ModelInstance& model, int context, const TraceOptions& trace) {
-  const int64_t trained = model.model().config.max_context;
-  if (context > trained) {
-    print_stderr(
-        fmt::format("zinc: the model was trained for a context of {} tokens, -c requests {}", trained, context));
+Result<std::unique_ptr<ChatModel>> load(const Options& options, const TraceFile& trace) {
+  const std::filesystem::path file = options.model.path;
+  ZINC_TRY(model, ChatModel::load(options.model, file,
+                                  {.context = options.context,
+                                   .speculation = options.speculation,
+                                   .trace = trace.options(file.stem().string())}));
+  if (const int64_t trained = model->trained_context(); options.context > trained) {
+    print_stderr(fmt::format("zinc: the model was trained for a context of {} tokens, -c requests {}", trained,
+                             options.context));
   }
-  int n_tokens = context > 0 ? context : static_cast<int>(std::min<int64_t>(trained, kMaxDefaultContext));
-  while (true) {
-    const Result<ModelMemory> memory = Sequence::measure(model, {.context = n_tokens});
-    if (memory.ok()) break;
-    const bool is_last = context > 0 || n_tokens <= kDefaultContext;
-    if (is_last || memory.error().code != ErrorCode::out_of_memory) return memory.error();
-    n_tokens = std::max(n_tokens / 2, kDefaultContext);
-  }
-  if (Status s = model.upload(); !s.ok()) return s.error();
-  return Sequence::create(model, {.context = n_tokens, .trace = trace});
+  const std::string ignored = ignored_thinking_text(options.thinking, model->thinking(), model->name());
+  if (!options.input.raw && !ignored.empty()) print_stderr("zinc: " + sanitize_line(ignored));
+  return std::move(model);
 }
 
-Status generate_answer(const Options& options, const TraceFile& trace_file) {
-  ZINC_TRY(grammar, read_grammar(options));
-  ZINC_TRY(model, open_model(options.model));
-  ZINC_TRY(tokenizer, Tokenizer::load(model.file()));
-  const RecommendedSampling recommended = recommended_sampling(model.file(), options.thinking.mode.is_on);
+Error too_long_error(const ChatModel& model, int n_prompt) {
+  const int64_t context = model.limits().context, trained = model.trained_context();
+  return fail(ErrorCode::context_exceeded, "{} tokens do not fit in the context of {} tokens; use {}a shorter prompt",
+              n_prompt, context,
+              context < trained ? fmt::format("a larger context with -c (at most {}) or ", trained) : "");
+}
+
+Result<Generated> generate_answer(ChatModel& model, ChatRequest request, AnswerView& view) {
+  Generated answer;
+  PromptProgressLine progress_line;
+  const ChatHooks hooks{
+      .delta = [&](const Delta& delta) { view.show(delta); },
+      .tokens = [&](auto more) { answer.tokens.insert(answer.tokens.end(), more.begin(), more.end()); },
+      .progress =
+          [&](const PromptProgress& progress) {
+            answer.n_prompt = progress.n_done;
+            progress_line.show(progress);
+          },
+      .cancelled = [&] { return SigintWatch::is_interrupted() || !view.written().ok(); }};
+  Result<Outcome> outcome = model.answer(request, hooks);
+  if (!outcome.ok() && outcome.error().code == ErrorCode::context_exceeded)
+    return too_long_error(model, model.count_tokens(std::move(request)));
+  if (!outcome.ok()) return outcome.error();
+  answer.outcome = std::move(outcome.value());
+  return answer;
+}
+
+Status answer_prompt(const Options& options, const TraceFile& trace) {
+  ZINC_TRY(format, read_format(options));
+  ZINC_TRY(model, load(options, trace));
+  const RecommendedSampling& recommended = model->recommended_sampling(options.thinking.mode.is_on);
   const SamplingParams sampling = options.sampling.resolve(recommended);
-  const auto n_vocab = static_cast<int32_t>(model.model().config.vocab_size);
-  if (Status valid = validate(sampling, n_vocab); !valid.ok()) return valid;
-  ZINC_TRY(prompt, make_prompt(options, model, tokenizer));
-  const TraceOptions trace = trace_file.options(std::filesystem::path(options.model.path).stem().string());
-  ZINC_TRY(sequence, create_sequence(model, options.context, trace));
-  GenerationOptions generation{.sampling = sampling,
-                               .max_tokens = options.max_tokens,
-                               .stop = options.stop,
-                               .show_control = prompt.format && has_control_markers(*prompt.format, tokenizer)};
-  if (prompt.format) {
-    generation.thinking = make_thinking_budget(
-        *prompt.format, tokenizer,
-        {.max_tokens = options.thinking.budget, .starts_open = prompt.starts_in_reasoning, .may_call_tools = false});
-  }
-  if (grammar) {
-    ZINC_TRY(constraint, make_constraint(std::move(*grammar), options, prompt, tokenizer));
-    generation.constraint = std::move(constraint);
-  }
   AnswerView view(view_options(options));
-  OutputSplitter splitter(prompt, options, view);
-  PromptProgressLine progress(prompt.tokens.size());
   const SigintWatch watch;
-  const GenerateHooks hooks{.text = [&](std::string_view piece) { splitter.push(piece); },
-                            .cancelled =
-                                [&] {
-                                  progress.show(sequence.position());
-                                  return SigintWatch::is_interrupted() || !view.written().ok();
-                                },
-                            .trace = trace.trace ? &trace : nullptr};
-  const Result<GenerationResult> result = generate(sequence, tokenizer, prompt.tokens, generation, hooks);
-  if (!result.ok()) return result.error();
-  progress.erase();
-  splitter.finish();
+  ZINC_TRY(answer, generate_answer(*model, request_of(options, sampling, std::move(format)), view));
   view.end();
   if (!view.written().ok()) return view.written();
   Status written = ok_status();
-  if (options.json) written = write_output(report_of(options, sampling, recommended.origin, result.value(), view));
+  if (options.json) written = write_output(report_of(options, sampling, recommended.origin, answer, view));
   if (options.verbose) {
-    print_stderr(device_text(options.model, model));
-    print_stderr(figures_of(result.value(), sampling, options.sampling.uses_recommended() ? recommended.origin : ""));
+    print_stderr(device_text(options.model, model->instance()));
+    print_stderr(figures_of(answer, sampling, options.sampling.uses_recommended() ? recommended.origin : ""));
   }
-  const std::string truncation = truncation_note(options, result.value().reason, sequence.context(),
-                                                 model.model().config.max_context, view.is_reasoning());
+  const std::string truncation = truncation_note(options, answer.outcome.reason, model->limits().context,
+                                                 model->trained_context(), view.is_reasoning());
   if (!truncation.empty() && !options.json) print_stderr(truncation);
   if (written.ok() && SigintWatch::is_interrupted()) return fail(ErrorCode::cancelled, "interrupted");
   return written;
@@ -314,7 +248,8 @@ Status open_chat(const Options& options) {
                                  .sampling = options.sampling,
                                  .context = options.context,
                                  .max_tokens = options.max_tokens,
-                                 .thinking = options.thinking},
+                                 .thinking = options.thinking,
+                                 .speculation = options.speculation},
                      .system = options.system,
                      .no_history = options.no_history});
 }
@@ -335,7 +270,7 @@ Status run(Options& options) {
   ZINC_TRY(file, model_file(options.model.path));
   options.model.path = file.string();
   ZINC_TRY(trace, TraceFile::open(options.trace));
-  return trace.finish(generate_answer(options, trace));
+  return trace.finish(answer_prompt(options, trace));
 }
 
 void declare_input_options(CLI::App& app, Options& options) {
@@ -372,7 +307,7 @@ std::function<Status()> declare(CLI::App& app) {
       ->check(number_in_range(0, 1 << 30))
       ->capture_default_str();
   app.add_option("-c,--context,--ctx-size", options->context,
-                 "context length in tokens (0: the model's maximum, up to 32768, if memory allows)")
+                 "context length in tokens (0: the model's maximum, if memory allows)")
       ->check(number_in_range(0, 1 << 30))
       ->capture_default_str();
   app.add_option("--stop", options->stop, "stop before this text; may be repeated")
@@ -382,6 +317,7 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_flag("--json", options->json, "print one JSON object instead of streaming");
   app.add_flag("-v,--verbose", options->verbose, "print the device, the speed and the sampling on standard error");
   declare_sampling_options(app, options->sampling);
+  declare_speculation_option(app, options->speculation);
   declare_chat_template_option(app, options->model);
   declare_model_options(app, options->model);
   declare_trace_options(app, options->trace);

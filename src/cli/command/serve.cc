@@ -166,22 +166,15 @@ std::string cache_file_name(std::string_view name) {
   return file += kCacheSuffix;
 }
 
-Result<std::unique_ptr<EngineThread>> load_engine(const Options& options, const std::string& name,
-                                                  const std::string& path) {
+Result<std::unique_ptr<EngineThread>> start_engine(const Options& options, const std::string& name,
+                                                   const std::string& path) {
   ModelOptions model_options = options.model;
   model_options.path = path;
-  model_options.loads_mtp = options.engine.speculation.mode == SpeculationMode::mtp;
-  ZINC_TRY(model, open_model(model_options));
-  const std::string device = device_text(model_options, model);
   EngineOptions engine_options = options.engine;
-  if (std::filesystem::path& draft = engine_options.speculation.draft_model; !draft.empty()) {
-    ZINC_TRY(draft_file, model_file(draft.string()));
-    draft = draft_file;
-  }
   if (!options.cache_folder.empty()) engine_options.cache_file = options.cache_folder / cache_file_name(name);
   engine_options.trace = options.trace_file->options(name);
-  ZINC_TRY(engine, Engine::create(std::move(model), engine_options));
-  print_stderr(fmt::format("zinc: {}: {}", name, device));
+  ZINC_TRY(engine, load_engine(model_options, std::move(engine_options)));
+  print_stderr(fmt::format("zinc: {}: {}", name, device_text(model_options, engine->model())));
   return std::make_unique<EngineThread>(std::move(engine));
 }
 
@@ -309,7 +302,7 @@ Status serve(Options& options) {
   ModelList models;
   HubLibrary library(
       settings, models, [&options] { return model_memory(backend_of(options.model)); },
-      [&options](const std::string& name, const std::string& path) { return load_engine(options, name, path); });
+      [&options](const std::string& name, const std::string& path) { return start_engine(options, name, path); });
   const bool is_local = is_local_address(options.listen.host);
   if (!is_local) library.forbid_url_pulls();
   if (options.sampling_defaults == "openai") library.use_openai_sampling();
