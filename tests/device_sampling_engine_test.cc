@@ -95,7 +95,8 @@ TEST_P(DeviceSamplingEngineTest, an_output_that_ends_at_a_stop_string_can_be_con
 
 TEST_P(DeviceSamplingEngineTest, a_single_sequence_gets_the_same_output_as_with_host_sampling) {
   const ServedFile file{.name = GetParam().model, .backend = GetParam().backend->name};
-  const EngineOptions single{.max_sequences = 1, .context = 64, .step_tokens = 32};
+  const EngineOptions single{
+      .max_sequences = 1, .context = 64, .step_tokens = 32, .speculation = {.mode = SpeculationMode::off}};
   const std::unique_ptr<Engine> device = make_engine(file, single), host = make_engine(file, single);
   for (const SamplingParams& sampling : sampling_variants()) {
     const Request request{.prompt = random_tokens(device->tokenizer(), 45, 3),

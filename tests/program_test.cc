@@ -246,6 +246,16 @@ TEST_F(ProgramTest, run_wraps_the_prompt_in_the_chat_template_unless_it_is_raw) 
   EXPECT_GT(system, chat + 8) << "no system message";
 }
 
+TEST_F(ProgramTest, drafts_do_not_change_the_answer) {
+  const json::value plain = report("hello -n 200 --speculate off").at("tokens");
+  for (const char* drafter : {"auto", "ngram"}) {
+    EXPECT_EQ(report(fmt::format("hello -n 200 --speculate {}", drafter)).at("tokens"), plain) << drafter;
+  }
+  EXPECT_TRUE(contains_all(refusal({"run", kModel, "hello", "--speculate", "mtp"}), {"has no MTP block"}));
+  EXPECT_EQ(zinc({"run", kModel, "hello", "--speculate", "guess"}).exit_code, 2);
+  EXPECT_EQ(zinc({"chat", kModel, "--speculate", "guess"}).exit_code, 2);
+}
+
 TEST_F(ProgramTest, run_ends_the_answer_before_a_stop_string) {
   const std::string whole(report("hello -n 8").at("text").as_string());
   const std::string stop = whole.substr(1, 2);
