@@ -27,6 +27,7 @@ class ServingTest : public testing::TestWithParam<Kind> {
   ServedFile file() const { return {.name = GetParam().model, .kv_format = GetParam().kv_format}; }
   ModelInstance load() const { return load_model(file()); }
   std::unique_ptr<Engine> serve(const EngineOptions& options) const { return make_engine(file(), options); }
+  void expect_cold_outputs_of_conversations(const SpeculationOptions& speculation) const;
 };
 
 std::vector<TokenId> operator+(std::vector<TokenId> a, const std::vector<TokenId>& b) {
@@ -136,24 +137,35 @@ TEST_P(ServingTest, concurrent_requests_prefill_their_common_prefix_once) {
   for (size_t i = 0; i < 8; ++i) EXPECT_TRUE(same_output(*output[i], generate_alone(model, requests[i], 1024))) << i;
 }
 
+// Two of three tokens of the output that a request predicts are right.
+std::vector<TokenId> corrupted(std::vector<TokenId> output, std::mt19937& random) {
+  for (TokenId& id : output) {
+    if (random() % 3 == 0) id = static_cast<TokenId>(random() % 32);
+  }
+  return output;
+}
+
 // Conversations that grow, fork, are edited, run concurrently and are cancelled, in a cache too small for all of them;
 // each output is compared with a cold start.
-TEST_P(ServingTest, outputs_with_a_prefix_cache_equal_those_of_a_cold_start) {
+void ServingTest::expect_cold_outputs_of_conversations(const SpeculationOptions& speculation) const {
   const ModelInstance model = load();
   const size_t small_cache = [&] {  // about six contexts
-    const std::unique_ptr<Engine> engine = serve({.max_sequences = 5, .context = 256, .step_tokens = 48});
+    const std::unique_ptr<Engine> engine =
+        serve({.max_sequences = 5, .context = 256, .step_tokens = 48, .speculation = speculation});
     return engine->limits().cache_bytes;
   }();
   const std::unique_ptr<Engine> engine = serve({.max_sequences = 5,
                                                 .context = 256,
                                                 .step_tokens = 48,
                                                 .cache_bytes = small_cache / 2,
+                                                .speculation = speculation,
                                                 .checkpoint_interval = 64});
   std::mt19937 random(20261115);
   std::vector<std::vector<TokenId>> conversations = {{}};
   int n_compared = 0, n_cached = 0;
   for (int round = 0; round < 60; ++round) {
     std::vector<Request> requests(1 + random() % 7);
+    std::vector<RecordingSink> cold;
     std::vector<std::shared_ptr<RecordingSink>> output;
     std::vector<RequestId> ids;
     for (Request& request : requests) {
@@ -163,6 +175,8 @@ TEST_P(ServingTest, outputs_with_a_prefix_cache_equal_those_of_a_cold_start) {
       request.boundaries = {static_cast<int>(text.size())};
       request.prompt = text + random_tokens(engine->tokenizer(), 1 + random() % 60, static_cast<uint32_t>(random()));
       request.options = greedy(1 + static_cast<int>(random() % 16));
+      cold.push_back(generate_alone(model, request, 256));
+      if (speculation.mode != SpeculationMode::off) request.prediction = corrupted(ids_of(cold.back()), random);
       auto sink = std::make_shared<RecordingSink>();
       request.sink = sink;
       output.push_back(sink);
@@ -180,7 +194,7 @@ TEST_P(ServingTest, outputs_with_a_prefix_cache_equal_those_of_a_cold_start) {
       ASSERT_EQ(output[i]->n_ends, 1);
       ASSERT_EQ(output[i]->n_after_end, 0);
       if (cut[i] && output[i]->outcome.reason == StopReason::cancelled) continue;
-      ASSERT_TRUE(same_output(*output[i], generate_alone(model, requests[i], 256))) << "round " << round << ", " << i;
+      ASSERT_TRUE(same_output(*output[i], cold[i])) << "round " << round << ", " << i;
       ++n_compared;
       n_cached += output[i]->outcome.usage.n_cached;
       conversations.push_back(requests[i].prompt + ids_of(*output[i]));
@@ -190,8 +204,23 @@ TEST_P(ServingTest, outputs_with_a_prefix_cache_equal_those_of_a_cold_start) {
   const EngineStats stats = engine->stats();
   EXPECT_GT(n_cached, 0);
   EXPECT_GT(stats.n_evicted_pages, 0u) << "the cache is too large to test eviction";
-  fmt::print("{}: {} outputs equal cold starts; {} of {} prompt tokens cached, {} pages evicted\n", GetParam().what,
-             n_compared, stats.n_cached_tokens, stats.n_prompt_tokens, stats.n_evicted_pages);
+  fmt::print(
+      "{}: {} outputs equal cold starts; {} of {} prompt tokens cached, {} pages evicted, {} of {} drafted tokens "
+      "accepted\n",
+      GetParam().what, n_compared, stats.n_cached_tokens, stats.n_prompt_tokens, stats.n_evicted_pages,
+      stats.speculation.n_accepted_tokens, stats.speculation.n_drafted_tokens);
+  if (speculation.mode != SpeculationMode::off) {
+    EXPECT_GT(stats.speculation.n_accepted_tokens, 100u);
+    EXPECT_GT(stats.speculation.n_drafted_tokens, stats.speculation.n_accepted_tokens + 100);
+  }
+}
+
+TEST_P(ServingTest, outputs_with_a_prefix_cache_equal_those_of_a_cold_start) {
+  expect_cold_outputs_of_conversations({.mode = SpeculationMode::off});
+}
+
+TEST_P(ServingTest, outputs_with_drafts_and_a_prefix_cache_equal_those_of_a_cold_start) {
+  expect_cold_outputs_of_conversations({.mode = SpeculationMode::automatic, .ignores_cost = true});
 }
 
 TEST_P(ServingTest, a_restarted_engine_loads_the_saved_prefix_cache) {

@@ -7,7 +7,9 @@
 #include <map>
 #include <random>
 
+#include "constrain/constraint_cache.h"
 #include "constrain/gbnf.h"
+#include "constrain/json_schema.h"
 #include "engine/forced_drafter.h"
 #include "tests/support/serving.h"
 #include "tests/support/tested_backends.h"
@@ -53,15 +55,19 @@ class SpeculationTest : public testing::TestWithParam<Subject> {
     }
     return all;
   }
-  std::unique_ptr<Engine> drafting_engine(std::vector<std::vector<TokenId>> known, double acceptance, int n_vocab,
-                                          EngineOptions with) const {
+  Result<std::unique_ptr<Engine>> try_drafting_engine(std::vector<std::vector<TokenId>> known, double acceptance,
+                                                      int n_vocab, EngineOptions with) const {
     with.speculation.mode = SpeculationMode::draft;
     with.speculation.ignores_cost = true;
     with.speculation.replace_drafter = [&](std::unique_ptr<Drafter>) {
-      return std::make_unique<ForcedDrafter>(nullptr, std::make_shared<KnownOutputs>(KnownOutputs{std::move(known)}),
-                                             acceptance, n_vocab);
+      return std::make_unique<ForcedDrafter>(
+          nullptr, std::make_shared<ForcedDrafts>(ForcedDrafts{std::move(known), acceptance, n_vocab}));
     };
-    return make_engine(file(), with);
+    return Engine::create(load_model(file()), with);
+  }
+  std::unique_ptr<Engine> drafting_engine(std::vector<std::vector<TokenId>> known, double acceptance, int n_vocab,
+                                          EngineOptions with) const {
+    return std::move(try_drafting_engine(std::move(known), acceptance, n_vocab, std::move(with)).value());
   }
   // Runs the requests with drafts, and compares with their outputs without.
   void expect_same_outputs(const std::vector<Request>& requests, std::initializer_list<double> acceptances) const {
@@ -115,6 +121,57 @@ TEST_P(SpeculationTest, log_probabilities_penalties_stop_strings_and_limits_are_
   expect_same_outputs(requests, {0.7, 1});
 }
 
+TEST_P(SpeculationTest, constrained_and_biased_outputs_are_those_without_drafts) {
+  ConstraintCache constraints(plain_->tokenizer());
+  std::vector<Request> requests(5, {.prompt = tokens(12, 6), .options = greedy(40)});
+  requests[0].options.constraint.grammar = constraints.get("object", json_object_grammar).value();
+  requests[1].options.constraint.grammar =
+      constraints.get("ab", [] { return parse_gbnf("root ::= (\"a\" | \"b\")+"); }).value();
+  requests[1].options.sampling = {.temperature = 1, .seed = 3};
+  requests[2].options.sampling.logit_bias = {{.token = 7, .bias = 4}, {.token = 9, .bias = -100}};
+  auto allowed = std::make_shared<TokenSet>(static_cast<size_t>(plain_->limits().n_vocab));
+  for (TokenId id = 5; id < 40; ++id) allowed->insert(id);
+  requests[3].options.allowed_tokens = allowed;
+  requests[3].options.sampling = {.temperature = 1, .seed = 4};
+  expect_same_outputs(requests, {0.5, 1});
+}
+
+TEST_P(SpeculationTest, requests_that_are_preempted_get_the_same_output) {
+  std::vector<Request> requests;
+  for (uint32_t i = 0; i < 6; ++i) requests.push_back({.prompt = tokens(30, i), .options = greedy(90)});
+  const Outputs expected = run(*plain_, requests);
+  EngineOptions small = options(SpeculationMode::off);
+  std::unique_ptr<Engine> engine;  // with the smallest cache that is accepted
+  for (size_t eighths = 2; !engine && eighths < 80; ++eighths) {
+    small.cache_bytes = plain_->limits().cache_bytes * eighths / 8;
+    Result<std::unique_ptr<Engine>> smaller =
+        try_drafting_engine(sequences(requests, expected), 0.7, plain_->limits().n_vocab, small);
+    if (smaller.ok()) engine = std::move(smaller.value());
+  }
+  ASSERT_TRUE(engine);
+  const Outputs outputs = run(*engine, requests);
+  for (size_t i = 0; i < requests.size(); ++i) EXPECT_TRUE(same_output(*outputs[i], *expected[i])) << "request " << i;
+  EXPECT_GT(engine->stats().n_preempted, 0u);
+  EXPECT_GT(engine->stats().speculation.n_accepted_tokens, 0u);
+}
+
+TEST_P(SpeculationTest, a_prompt_is_not_delayed_by_drafts_of_other_requests) {
+  std::vector<Request> requests = {{.prompt = tokens(5, 1), .options = greedy(110)},
+                                   {.prompt = tokens(6, 2), .options = greedy(110)}};
+  const Outputs expected = run(*plain_, requests);
+  const std::unique_ptr<Engine> engine =
+      drafting_engine(sequences(requests, expected), 1, plain_->limits().n_vocab, options(SpeculationMode::off));
+  Outputs outputs;
+  for (const Request& request : requests) outputs.push_back(submit(*engine, request));
+  while (outputs[0]->output_tokens.size() < 10) ASSERT_TRUE(engine->step());
+  const std::shared_ptr<RecordingSink> late = submit(*engine, {.prompt = tokens(100, 3), .options = greedy(1)});
+  const size_t n_before = outputs[0]->output_tokens.size();
+  while (late->output_tokens.empty()) ASSERT_TRUE(engine->step());
+  EXPECT_LT(outputs[0]->output_tokens.size(), n_before + 40);
+  run_all(*engine);
+  for (size_t i = 0; i < requests.size(); ++i) EXPECT_TRUE(same_output(*outputs[i], *expected[i])) << "request " << i;
+}
+
 TEST_P(SpeculationTest, a_predicted_output_is_drafted_and_counted) {
   Request request{.prompt = tokens(12, 5), .options = greedy(40)};
   const Outputs expected = run(*plain_, {request});
@@ -164,6 +221,12 @@ INSTANTIATE_TEST_SUITE_P(, SpeculationTest, testing::ValuesIn(subjects()), [](co
       name, [](char c) { return c == '-' || c == ':'; }, '_');
   return name;
 });
+
+std::shared_ptr<RecordingSink> submit_and_run(Engine& engine, const Request& request) {
+  const std::shared_ptr<RecordingSink> output = submit(engine, request);
+  run_all(engine);
+  return output;
+}
 
 Request plain_request(const Engine& engine, size_t n_prompt, int max_tokens, uint32_t seed) {
   Request request{.prompt = random_tokens(engine.tokenizer(), n_prompt, seed), .options = greedy(max_tokens)};
@@ -235,11 +298,38 @@ TEST(SpeculationDrafters, a_request_may_turn_drafts_off_but_not_ask_for_a_drafte
   run_all(*engine);
   EXPECT_EQ(engine->stats().speculation.n_drafts, 0u);
   EXPECT_EQ(output->outcome.usage.n_completion, 60);
+  request.speculation = SpeculationMode::automatic;
+  ASSERT_TRUE(same_output(*submit_and_run(*engine, request), *output));
+  EXPECT_GT(engine->stats().speculation.n_drafts, 0u);
   request.speculation = SpeculationMode::draft;
   request.sink = std::make_shared<RecordingSink>();
   const Result<RequestId> rejected = engine->submit(request);
   ASSERT_FALSE(rejected.ok());
   EXPECT_EQ(rejected.error().code, ErrorCode::invalid_input);
+}
+
+TEST(SpeculationDrafters, a_drafter_that_fails_is_dropped_and_outputs_go_on) {
+  struct Failing : Drafter {
+    std::string_view name() const override { return "failing"; }
+    Status draft(std::span<DraftQuery> queries) override {
+      for (DraftQuery& query : queries) query.draft.assign(1, 1);
+      return fail(ErrorCode::unavailable, "the device is lost");
+    }
+  };
+  EngineOptions options{.max_sequences = 2, .context = 128};
+  options.speculation = {.mode = SpeculationMode::draft,
+                         .replace_drafter = [](std::unique_ptr<Drafter>) { return std::make_unique<Failing>(); },
+                         .ignores_cost = true};
+  const std::unique_ptr<Engine> engine = make_engine({.name = "qwen3-q8_0"}, options);
+  const std::unique_ptr<Engine> plain = make_engine(
+      {.name = "qwen3-q8_0"}, {.max_sequences = 2, .context = 128, .speculation = {.mode = SpeculationMode::off}});
+  const Request request = plain_request(*engine, 20, 30, 1);
+  const std::shared_ptr<RecordingSink> output = submit(*engine, request), expected = submit(*plain, request);
+  run_all(*engine);
+  run_all(*plain);
+  EXPECT_TRUE(same_output(*output, *expected));
+  EXPECT_EQ(engine->stats().speculation.error, "the device is lost");
+  EXPECT_EQ(engine->stats().speculation.n_drafts, 0u);
 }
 
 // The second token of every output was drafted; it is compared with its exact distribution.
@@ -337,9 +427,9 @@ TEST(SpeculationRounds, ten_thousand_leak_no_page_and_no_state) {
     EngineOptions options{.max_sequences = 4, .context = 256, .step_tokens = 64, .checkpoint_interval = 64};
     options.speculation.mode = SpeculationMode::draft;
     options.speculation.ignores_cost = true;
-    const auto known = std::make_shared<KnownOutputs>();
+    const auto known = std::make_shared<ForcedDrafts>(ForcedDrafts{.acceptance = 0.7, .n_vocab = 100});
     options.speculation.replace_drafter = [&](std::unique_ptr<Drafter>) {
-      return std::make_unique<ForcedDrafter>(nullptr, known, 0.7, 100);
+      return std::make_unique<ForcedDrafter>(nullptr, known);
     };
     const std::unique_ptr<Engine> engine = make_engine({.name = model}, options);
     const auto run_requests = [&](std::optional<SpeculationMode> mode) {
@@ -361,6 +451,7 @@ TEST(SpeculationRounds, ten_thousand_leak_no_page_and_no_state) {
     while (engine->stats().speculation.n_drafts < 10'000) {
       ASSERT_EQ(run_requests({}), known->sequences);
       ASSERT_EQ(pages_in_use(*engine), 0);
+      ASSERT_EQ(engine->stats().n_states_in_use, 0);
     }
     EXPECT_GT(engine->stats().speculation.n_accepted_tokens, 10'000u);
     const std::shared_ptr<RecordingSink> longest = submit(*engine, plain_request(*engine, 200, 56, 99));

@@ -22,7 +22,7 @@ class Planner {
 
   // For n_pages of each unbounded group; a sequence uses up to `context` positions.
   CachePlan plan(int64_t n_pages, int context) const {
-    CachePlan out{.sizes = sizes_, .context = context, .n_bytes = 0};
+    CachePlan out{.sizes = sizes_, .n_draft_slots = 0, .context = context, .n_bytes = 0};
     out.sizes.max_length = context;
     const int64_t spare = n_pages + 1;  // one page for copy-on-write
     for (size_t g = 0; g < groups_.size(); ++g) {
@@ -35,7 +35,8 @@ class Planner {
       out.sizes.n_pages.push_back(static_cast<int>(n));
       out.n_bytes += static_cast<size_t>(n) * page_bytes_[g];
     }
-    out.sizes.n_slots = requirements_.max_sequences + n_states(n_pages, out.n_bytes) + n_draft_slots(out.n_bytes);
+    out.n_draft_slots = n_draft_slots(out.n_bytes);
+    out.sizes.n_slots = requirements_.max_sequences + n_states(n_pages, out.n_bytes) + out.n_draft_slots;
     out.n_bytes += static_cast<size_t>(out.sizes.n_slots) * state_bytes_;
     return out;
   }

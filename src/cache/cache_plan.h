@@ -32,6 +32,7 @@ struct CacheRequirements {
 
 struct CachePlan {
   CacheSizes sizes;
+  int n_draft_slots = 0;  // of the slots in sizes
   int context = 0;
   size_t n_bytes = 0;
 };

@@ -20,7 +20,7 @@ KvCache::KvCache(std::unique_ptr<CacheMemory> memory, std::vector<int> windows, 
       windows_(std::move(windows)),
       has_states_(memory_->state_bytes() > 0),
       max_chunk_tokens_(options.max_chunk_tokens),
-      n_sequences_(options.n_sequences),
+      n_draft_slots_(options.n_draft_slots),
       pools_{.pages = {}, .states = PagePool(options.sizes.n_slots)},
       n_reserved_(windows_.size(), 0),
       n_prefaulted_(windows_.size(), 0),
@@ -56,9 +56,15 @@ int KvCache::n_unreserved(size_t group) const {
   return pool.n_total() - 1 - pool.n_pinned() - n_reserved_[group];
 }
 
-// Pages shared with running sequences need no further page. That does not hold in a windowed group, where a sequence
-// releases them as its window moves and others may still hold them.
+// Free or evictable.
+int KvCache::n_unpinned_slots() const { return pools_.states.n_total() - pools_.states.n_pinned(); }
+
+// A slot may be missing for a moment, while a sequence that has ended still has rows in flight. The state that the
+// sequence starts from must not be evicted for its slot. Pages shared with running sequences need no further page. That
+// does not hold in a windowed group, where a sequence releases them as its window moves and others may still hold them.
 bool KvCache::fits(const PrefixMatch& match, int n_prompt, int watermark) const {
+  const bool keeps_state = match.state != kNoSlot && !pools_.states.is_pinned(match.state);
+  if (n_unpinned_slots() < (keeps_state ? 2 : 1)) return false;
   const size_t n_shared = static_cast<size_t>(match.n_usable / kPageTokens);
   for (size_t g = 0; g < windows_.size(); ++g) {
     int wanted = n_needed(g, n_prompt) + watermark;
@@ -78,11 +84,6 @@ PageId KvCache::allocate_page(size_t group) {
 int KvCache::allocate_slot() {
   if (pools_.states.n_free() == 0) prefix_cache_->evict_state();
   return pools_.states.allocate();
-}
-
-// Free or evictable slots, without those of sequences that may still be admitted.
-int KvCache::n_spare_slots() const {
-  return pools_.states.n_total() - pools_.states.n_pinned() - std::max(0, n_sequences_ - n_running_);
 }
 
 // Full pages are shared, a partial one is copied. Sources are pinned while pages are allocated: allocation may evict.
@@ -119,7 +120,6 @@ std::optional<Admission> KvCache::admit(std::span<const TokenId> prompt, int max
   SequenceCache& sequence = admission.sequence;
   sequence.cache_namespace = cache_namespace;
   attach(match, sequence);
-  ++n_running_;
   sequence.n_reserved.resize(windows_.size());
   for (size_t g = 0; g < windows_.size(); ++g) {
     const auto n_missing = std::ranges::count(sequence.pages[g], kNoPage);
@@ -162,9 +162,11 @@ bool KvCache::grow(SequenceCache& sequence, int begin, int end) {
 
 bool KvCache::allocate_draft_slots(SequenceCache& sequence, int n) {
   if (!has_states_) return true;
-  const int n_held = static_cast<int>(sequence.draft_slots.size());
-  if (n - n_held > n_spare_slots()) return false;
-  for (int i = n_held; i < n; ++i) sequence.draft_slots.push_back(allocate_slot());
+  const int n_more = n - static_cast<int>(sequence.draft_slots.size());
+  const int n_allowed = std::min(n_draft_slots_ - n_held_draft_slots_, n_unpinned_slots());
+  if (n_more > n_allowed) return false;
+  n_held_draft_slots_ += n_more;
+  while (std::ssize(sequence.draft_slots) < n) sequence.draft_slots.push_back(allocate_slot());
   while (std::ssize(sequence.draft_slots) > n) {
     pools_.states.unpin(sequence.draft_slots.back());
     sequence.draft_slots.pop_back();
@@ -179,10 +181,14 @@ void KvCache::accept_rows(SequenceCache& sequence, int n_rows) {
   ZINC_CHECK(n_rows >= 1);
   sequence.n_tokens += n_rows;
   if (has_states_ && n_rows > 1) std::swap(sequence.slot, sequence.draft_slots.at(static_cast<size_t>(n_rows) - 2));
+  trim(sequence, sequence.n_tokens);
+}
+
+void KvCache::trim(SequenceCache& sequence, int n_tokens) {
   for (size_t g = 0; g < windows_.size(); ++g) {
     std::vector<PageId>& pages = sequence.pages[g];
-    ZINC_CHECK(pages_of(sequence.n_tokens) <= static_cast<int>(pages.size()));
-    while (static_cast<int>(pages.size()) > pages_of(sequence.n_tokens)) {
+    ZINC_CHECK(pages_of(n_tokens) <= static_cast<int>(pages.size()));
+    while (static_cast<int>(pages.size()) > pages_of(n_tokens)) {
       pools_.pages[g].unpin(pages.back());
       pages.pop_back();
       ++version_;
@@ -215,7 +221,6 @@ void KvCache::release(SequenceCache sequence) {
   }
   pools_.states.unpin(sequence.slot);
   release_draft_slots(sequence);
-  --n_running_;
 }
 
 void KvCache::finish(SequenceCache sequence, std::span<const TokenId> tokens) {

@@ -23,6 +23,7 @@ struct KvCacheOptions {
   CacheSizes sizes;          // every group with one extra page, for copies
   int max_chunk_tokens = 1;  // of one sequence in one step
   int n_sequences = 1;       // that run at the same time
+  int n_draft_slots = 0;     // CachePlan::n_draft_slots
 };
 
 // Pages and slot of one running sequence. Created by admit(), returned to release() or finish().
@@ -58,10 +59,12 @@ class KvCache {
   // no more pages than before. REQUIRES: at most max_chunk_tokens tokens.
   bool grow(SequenceCache& sequence, int begin, int end);
   bool grow(SequenceCache& sequence, int end) { return grow(sequence, sequence.n_tokens, end); }
-  // Afterwards the sequence has n draft slots, if the model has states. May evict cached states. false: all slots that
-  // no other sequence needs are in use; the sequence has the draft slots that it had before.
+  // Afterwards the sequence has n draft slots, if the model has states. May evict cached states. false: all sequences
+  // together would hold more than KvCacheOptions::n_draft_slots, or all slots are in use; it has what it had before.
   bool allocate_draft_slots(SequenceCache& sequence, int n);
   void release_draft_slots(SequenceCache& sequence);
+  // Frees the pages after the first n_tokens positions. REQUIRES: the prompt has been fed.
+  void trim(SequenceCache& sequence, int n_tokens);
   // After a verification step whose rows start at n_tokens, with the state after row i > 0 in draft_slots[i - 1]: keeps
   // the first n_rows. Pages without a kept token are freed; the slot becomes that of the last kept row, and what was
   // the slot is a draft slot. REQUIRES: the prompt has been fed; the device's last sampled token is not used again.
@@ -95,11 +98,11 @@ class KvCache {
   KvCache(std::unique_ptr<CacheMemory> memory, std::vector<int> windows, const KvCacheOptions& options);
   int n_needed(size_t group, int length) const;
   int n_unreserved(size_t group) const;
+  int n_unpinned_slots() const;
   bool fits(const PrefixMatch& match, int n_prompt, int watermark) const;
   void release_behind_window(size_t group, SequenceCache& sequence, int begin);
   PageId allocate_page(size_t group);
   int allocate_slot();
-  int n_spare_slots() const;
   void attach(const PrefixMatch& match, SequenceCache& sequence);
   Status restore(std::vector<PrefixRecord> records, std::span<const std::span<const std::byte>> pages,
                  std::span<const std::byte> states);
@@ -108,8 +111,8 @@ class KvCache {
   std::vector<int> windows_;
   bool has_states_;
   int max_chunk_tokens_;
-  int n_sequences_;    // that may run
-  int n_running_ = 0;  // admitted
+  int n_draft_slots_;  // that sequences may hold
+  int n_held_draft_slots_ = 0;
   CachePools pools_;
   std::unique_ptr<PrefixCache> prefix_cache_;
   std::vector<int> n_reserved_;    // per group, for the prompts of all sequences

@@ -113,7 +113,8 @@ class KvCacheTest : public testing::TestWithParam<Kind> {
     KvCacheOptions options{
         .sizes = {.n_pages = {}, .max_length = kMaxLength, .n_slots = kMaxSequences, .kv_format = &k_f32},
         .max_chunk_tokens = kMaxChunk,
-        .n_sequences = kMaxSequences};
+        .n_sequences = kMaxSequences,
+        .n_draft_slots = 3};
     for (const int window : GetParam().windows) {
       layers.push_back({{.kv_heads = 1, .k_dim = 1, .v_dim = 1, .window = window}, {}});
       options.sizes.n_pages.push_back(window == 0 ? 15 : 2 * window_pages(window, kMaxChunk, kMaxLength) + 3);
@@ -375,7 +376,25 @@ TEST_P(KvCacheTest, rounds_of_drafts_and_rejections_leak_neither_pages_nor_slots
   EXPECT_EQ(cache->pools().states.n_pinned(), 0);
 }
 
-TEST_P(KvCacheTest, draft_slots_leave_a_slot_for_each_sequence_that_may_be_admitted) {
+TEST_P(KvCacheTest, a_prompt_is_not_admitted_without_a_slot) {
+  std::vector<SequenceCache> sequences;
+  while (true) {
+    std::optional<Admission> admission = cache->admit(Tokens(3, 1), 2);
+    if (!admission) break;
+    sequences.push_back(std::move(admission->sequence));
+  }
+  EXPECT_EQ(std::ssize(sequences), cache->pools().states.n_total());
+  const uint64_t version = cache->version();
+  cache->finish(std::move(sequences.back()), {});
+  sequences.pop_back();
+  EXPECT_GT(cache->version(), version);
+  std::optional<Admission> admission = cache->admit(Tokens(3, 1), 2);
+  ASSERT_TRUE(admission.has_value());
+  sequences.push_back(std::move(admission->sequence));
+  for (SequenceCache& sequence : sequences) cache->release(std::move(sequence));
+}
+
+TEST_P(KvCacheTest, draft_slots_are_shared_and_leave_a_slot_for_each_sequence_that_may_be_admitted) {
   if (!GetParam().has_states) return;
   std::vector<SequenceCache> sequences;
   for (TokenId token = 0; token < kMaxSequences; ++token) {

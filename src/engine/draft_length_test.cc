@@ -16,12 +16,16 @@ TEST(ExpectedTokens, over_the_cost_of_drafting_is_the_known_speedup) {
   EXPECT_EQ(expected_tokens(0, 3), 1);
 }
 
-TEST(StepCost, interpolates_between_measurements_and_is_low_beyond_them) {
+void observe_twice(StepCost& cost, int n_rows, double seconds) {
+  for (int i = 0; i < 2; ++i) cost.observe(n_rows, seconds);
+}
+
+TEST(StepCost, is_interpolated_between_measurements_and_estimated_low_above_them) {
   StepCost cost;
   EXPECT_EQ(cost.seconds(1), 0);
-  cost.observe(1, 1.0);
+  observe_twice(cost, 1, 1.0);
   EXPECT_LT(cost.seconds(8), 1.2);
-  cost.observe(5, 3.0);
+  observe_twice(cost, 5, 3.0);
   EXPECT_DOUBLE_EQ(cost.seconds(3), 2.0);
   EXPECT_DOUBLE_EQ(cost.seconds(5), 3.0);
   EXPECT_GT(cost.seconds(6), 3.0);
@@ -29,17 +33,34 @@ TEST(StepCost, interpolates_between_measurements_and_is_low_beyond_them) {
 
 TEST(StepCost, one_slow_step_changes_little_and_old_measurements_are_dropped) {
   StepCost cost;
-  cost.observe(1, 1.0);
+  observe_twice(cost, 1, 1.0);
   cost.observe(1, 100.0);
   EXPECT_LT(cost.seconds(1), 1.5);
-  cost.observe(8, 4.0);
+  observe_twice(cost, 8, 4.0);
   for (int i = 0; i < 2000; ++i) cost.observe(1, 1.0);
   EXPECT_LT(cost.seconds(8), 1.2);
 }
 
+TEST(StepCost, the_first_step_of_a_number_of_rows_does_not_count) {
+  StepCost cost;
+  cost.observe(1, 50.0);
+  EXPECT_FALSE(cost.is_known(1));
+  EXPECT_EQ(cost.seconds(1), 0);
+  cost.observe(1, 1.0);
+  EXPECT_TRUE(cost.is_known(1));
+  EXPECT_DOUBLE_EQ(cost.seconds(1), 1.0);
+}
+
+TEST(StepCost, plain_steps_are_unknown_again_if_all_steps_have_drafts) {
+  StepCost cost;
+  observe_twice(cost, 1, 1.0);
+  for (int i = 0; i < 2000; ++i) cost.observe(2, 1.3);
+  EXPECT_FALSE(cost.is_known(1));
+}
+
 StepCost linear_cost(double per_row) {
   StepCost cost;
-  for (int rows = 1; rows <= 64; ++rows) cost.observe(rows, 1 + per_row * (rows - 1));
+  for (int rows = 1; rows <= 64; ++rows) observe_twice(cost, rows, 1 + per_row * (rows - 1));
   return cost;
 }
 
@@ -75,7 +96,7 @@ TEST(DraftLengths, go_to_the_sequences_with_the_highest_acceptance_within_the_li
 TEST(DraftLengths, count_the_rounds_of_a_drafter_that_runs_a_model_once_for_all_sequences) {
   const StepCost cost = linear_cost(0.02);
   const auto chosen = [&](size_t n_sequences, double round_s) {
-    std::vector<DraftLength> lengths(n_sequences, {.acceptance = 0.7, .max_tokens = 7, .has_rounds = true});
+    std::vector<DraftLength> lengths(n_sequences, {.acceptance = 0.7, .max_tokens = 7, .runs_model = true});
     const DraftCost with{.steps = &cost, .round_s = round_s, .n_rows = static_cast<int>(n_sequences), .max_rows = 64};
     choose_draft_lengths(lengths, with);
     return lengths[0].n_tokens;
@@ -83,6 +104,13 @@ TEST(DraftLengths, count_the_rounds_of_a_drafter_that_runs_a_model_once_for_all_
   EXPECT_GT(chosen(1, 0.05), chosen(1, 0.3));
   EXPECT_EQ(chosen(1, 0.9), 0);
   EXPECT_GE(chosen(8, 0.3), chosen(1, 0.3));
+}
+
+TEST(DraftLengths, cannot_pay_where_rows_cost_as_much_as_they_yield) {
+  const StepCost cheap = linear_cost(0.05), expensive = linear_cost(1);
+  EXPECT_TRUE(can_drafts_pay({.steps = &cheap, .n_rows = 1, .max_rows = 8}));
+  EXPECT_FALSE(can_drafts_pay({.steps = &expensive, .n_rows = 1, .max_rows = 8}));
+  EXPECT_FALSE(can_drafts_pay({.steps = &cheap, .n_rows = 60, .max_rows = 62}));
 }
 
 TEST(AcceptanceRate, starts_at_the_prior_and_follows_the_observations) {

@@ -89,7 +89,6 @@ DraftModelDrafter::DraftSequence* DraftModelDrafter::find_or_admit(const DraftQu
     cache_->release(std::move(sequence.cache));
     sequences_.erase(found);
   }
-  if (cache_->pools().states.n_free() == 0) return nullptr;
   std::optional<Admission> admission =
       cache_->admit(query.tokens, static_cast<int>(before_last.size()), query.cache->cache_namespace);
   if (!admission) return nullptr;
@@ -153,10 +152,12 @@ Status DraftModelDrafter::run_rounds(std::span<const Entry> entries) {
   int n_rounds = 1;
   for (const Entry& entry : entries) n_rounds = std::max(n_rounds, entry.n_drafted);
   Status failed = ok_status();
+  RoundTimer timer;
   start_step(entries, 0);
   for (int round = 0, n_started = 1; round < n_started; ++round) {
     if (failed.ok() && n_started < n_rounds) start_step(entries, n_started++);
     const Result<StepOutput> output = plan_->wait();
+    timer.end_round();
     if (!output.ok()) {
       if (failed.ok()) failed = output.error();
       continue;
@@ -166,6 +167,7 @@ Status DraftModelDrafter::run_rounds(std::span<const Entry> entries) {
       if (round < entry.n_drafted) entry.query->draft.push_back(output.value().sampled[row++]);
     }
   }
+  seconds_per_token_ = timer.seconds_per_round();
   return failed;
 }
 

@@ -32,6 +32,7 @@ class DraftModelDrafter final : public Drafter {
 
   std::string_view name() const override { return "draft"; }
   Status draft(std::span<DraftQuery> queries) override;
+  double seconds_per_token() const override { return seconds_per_token_; }
   void remove(RequestId id) override;
 
   const KvCache& cache() const { return *cache_; }
@@ -65,6 +66,7 @@ class DraftModelDrafter final : public Drafter {
   std::unique_ptr<Plan> plan_;
   std::map<RequestId, DraftSequence> sequences_;
   std::array<StepArrays, 2> arrays_;  // of the steps in flight
+  double seconds_per_token_ = 0;
 };
 
 }  // namespace zinc

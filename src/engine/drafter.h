@@ -3,6 +3,7 @@
 // Engine thread only.
 #pragma once
 
+#include <chrono>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,22 @@ struct AcceptedRows {
   std::span<const float> hidden = {};    // [n, dim]: the target model's hidden states, if needs_hidden()
 };
 
+// Times the rounds of a draft; each adds a token. The first one also feeds earlier tokens and does not count.
+class RoundTimer {
+ public:
+  void end_round() {
+    last_ = std::chrono::steady_clock::now();
+    if (n_rounds_++ == 0) first_ = last_;
+  }
+  double seconds_per_round() const {  // 0: there was one at most
+    return n_rounds_ < 2 ? 0 : std::chrono::duration<double>(last_ - first_).count() / (n_rounds_ - 1);
+  }
+
+ private:
+  std::chrono::steady_clock::time_point first_, last_;
+  int n_rounds_ = 0;
+};
+
 class Drafter {
  public:
   virtual ~Drafter() = default;
@@ -46,13 +63,14 @@ class Drafter {
   }
   // Drafts for all sequences of a step at once.
   virtual Status draft(std::span<DraftQuery> queries) = 0;
+  // Of the last draft(), per drafted token, without earlier tokens that it had to feed first; 0: not measured.
+  virtual double seconds_per_token() const { return 0; }
   // After every step, for each of its sequences. A position may come again with another token: then the tokens from
   // there on are replaced (a preempted request that is resumed).
   virtual void observe(const AcceptedRows& rows) { static_cast<void>(rows); }
   // Before the sequence's pages are inserted into the prefix cache: writes what is still to be written to them.
   virtual void flush(RequestId id) { static_cast<void>(id); }
-  // The sequence has ended or was preempted. REQUIRES: its pages, of the last observed cache, are not released yet.
-  virtual void remove(RequestId id) { static_cast<void>(id); }
+  virtual void remove(RequestId id) { static_cast<void>(id); }  // the sequence has ended or was preempted
 };
 
 }  // namespace zinc

@@ -102,10 +102,11 @@ Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, EngineOption
   std::unique_ptr<Engine> engine(new Engine(std::move(model), std::move(tokenizer)));
   const ModelInstance& instance = engine->model_;
   const Graph& graph = instance.model().graph;
-  ZINC_TRY(cache,
-           KvCache::create(
-               instance.backend(), instance.model().caches,
-               {.sizes = plan.sizes, .max_chunk_tokens = options.step_tokens, .n_sequences = options.max_sequences}));
+  ZINC_TRY(cache, KvCache::create(instance.backend(), instance.model().caches,
+                                  {.sizes = plan.sizes,
+                                   .max_chunk_tokens = options.step_tokens,
+                                   .n_sequences = options.max_sequences,
+                                   .n_draft_slots = plan.n_draft_slots}));
   Bucket bucket = largest_step(options);
   bucket.time_kernels = options.trace.trace && options.trace.time_kernels;
   ZINC_TRY(step_plan, instance.backend().compile(graph, instance.weights(), cache->memory(), bucket));

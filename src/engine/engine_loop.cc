@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
 #include "engine/checkpoints.h"
 
@@ -14,8 +13,6 @@ namespace {
 // most kMaxWaitPerSharedToken tokens to compute per saved token.
 constexpr int kMinSharedTokens = 16;
 constexpr int kMaxWaitPerSharedToken = 4;
-// Tokens per insertion into the prefix cache, for models that can resume at any position.
-constexpr int kInsertIntervalTokens = 256;
 constexpr std::array<TokenId, 1> kTokenFromDevice = {kFromDevice};
 // Steps with more prompt tokens are pipelined only if the next one delays no request (may_pipeline_long_prefill).
 constexpr int kMaxPipelinedPrefill = 256;
@@ -210,7 +207,7 @@ std::span<const ScheduledSequence> EngineLoop::schedule_step() {
     preempt_youngest();
     sequences = scheduler_.schedule_step();
   }
-  if (speculation_->is_on()) add_drafts();
+  add_drafts();
   return scheduler_.scheduled();
 }
 
@@ -226,14 +223,21 @@ DraftQuery EngineLoop::draft_query(const RequestState& request) const {
       .id = request.id, .tokens = request.output.tokens(), .cache = &request.cache, .max_tokens = std::max(0, n_max)};
 }
 
+// Prompts are not delayed by drafts: a step without prompt tokens while there are prompts measures how long one takes.
+bool EngineLoop::may_draft() const { return speculation_->is_on() && scheduler_.n_prefilling() == 0; }
+
 // Adds drafted tokens to a scheduled step without prompts. A draft that the cache has no space for is left out: nothing
 // is preempted for it.
 void EngineLoop::add_drafts() {
+  if (!may_draft()) {
+    for (const ScheduledSequence& entry : scheduler_.scheduled()) {
+      cache_->release_draft_slots(requests_.at(entry.id)->cache);
+    }
+    return;
+  }
   draft_queries_.clear();
   for (const ScheduledSequence& entry : scheduler_.scheduled()) {
-    const RequestState& request = *requests_.at(entry.id);
-    if (entry.begin < request.prefill_size) return;
-    draft_queries_.push_back(draft_query(request));
+    draft_queries_.push_back(draft_query(*requests_.at(entry.id)));
   }
   speculation_->plan(draft_queries_, static_cast<int>(draft_queries_.size()));
   for (DraftQuery& query : draft_queries_) {
@@ -243,6 +247,8 @@ void EngineLoop::add_drafts() {
   }
   speculation_->draft(draft_queries_);
   for (DraftQuery& query : draft_queries_) {
+    SequenceCache& cache = requests_.at(query.id)->cache;
+    cache_->trim(cache, cache.n_tokens + 1 + static_cast<int>(query.draft.size()));
     if (query.draft.empty()) continue;
     scheduler_.add_draft(query.id, static_cast<int>(query.draft.size()));
     requests_.at(query.id)->draft = std::move(query.draft);
@@ -355,7 +361,7 @@ bool EngineLoop::can_pipeline_next_step() {
 
 // Whether drafts are worth waiting for the tokens of the step in flight.
 bool EngineLoop::wants_draft() {
-  if (!speculation_->is_on() || current_.n_prefill > 0) return false;
+  if (!may_draft() || current_.n_prefill > 0) return false;
   draft_queries_.clear();
   for (const ScheduledSequence& entry : current_.sequences) {
     if (const auto found = requests_.find(entry.id); found != requests_.end()) {
@@ -410,209 +416,6 @@ void EngineLoop::trace_step(const InFlightStep& step, Clock::time_point begin, C
                            options_.trace->times_kernels() ? plan_->kernel_times() : std::span<const KernelTime>());
 }
 
-void EngineLoop::apply_output(const InFlightStep& done, const Result<StepOutput>& output) {
-  const StepOutput out = output.ok() ? output.value() : StepOutput{};
-  const size_t hidden_dim = out.hidden.size() / static_cast<size_t>(done.arrays.n_tokens());
-  size_t rows_at = 0, logits_at = 0, hidden_at = 0;
-  std::vector<SampledRows> constrained;  // after the other rows, which do not wait for masks
-  if (!output.ok()) mask_worker_.wait();
-  for (size_t i = 0; i < done.sequences.size(); ++i) {
-    const ScheduledSequence& entry = done.sequences[i];
-    if (!output.ok()) {
-      if (auto released = deferred_releases_.extract(entry.id)) {
-        cache_->release(std::move(released.mapped().cache));
-      } else {
-        end(*requests_.at(entry.id), StopReason::failed, output.error());
-      }
-      continue;
-    }
-    const size_t n_rows = static_cast<size_t>(done.rows[i].n_rows);
-    const size_t n_logits = done.rows[i].has_logits ? static_cast<size_t>(options_.n_vocab) : 0;
-    const size_t n_hidden = hidden_dim * static_cast<size_t>(entry.n_tokens);
-    const std::span<const TokenId> sampled = out.sampled.subspan(rows_at, n_rows);
-    const std::span<float> logits = out.logits.subspan(logits_at, n_rows * n_logits);
-    const std::span<const float> hidden = out.hidden.subspan(hidden_at, n_hidden);
-    rows_at += n_rows;
-    logits_at += logits.size();
-    hidden_at += n_hidden;
-    if (auto released = deferred_releases_.extract(entry.id)) {
-      release_deferred(std::move(released.mapped()));
-      continue;
-    }
-    RequestState& request = *requests_.at(entry.id);
-    const bool was_prompt = request.is_prefilling();
-    if (request.draft.empty()) request.cache.n_tokens += entry.n_tokens;  // else when it is known which are kept
-    if (!entry.samples_token) insert_prefix_if_due(request);
-    if (was_prompt) {
-      stats_.n_prefilled_tokens += static_cast<uint64_t>(entry.n_tokens);
-      report_progress(request);
-    }
-    if (request.request.embedding) {
-      accumulate_embedding(request, hidden);
-      continue;
-    }
-    if (request.scores_prompt()) score_prompt(request, entry, logits);
-    if (request.draft.empty()) observe_rows(request, entry.begin, entry.n_tokens, hidden);
-    if (entry.samples_token) {
-      const size_t n_sampled = 1 + request.draft.size();
-      const SampledRows rows{&request, sampled.last(n_sampled), logits.last(n_sampled * n_logits), hidden};
-      if (request.output.is_constrained()) {
-        constrained.push_back(rows);
-      } else {
-        apply_output_rows(rows);
-      }
-    }
-  }
-  if (!constrained.empty()) mask_worker_.wait();
-  for (const SampledRows& rows : constrained) apply_output_rows(rows);
-  cache_->prefault_pages(done.arrays.n_tokens());
-}
-
-// Not again for tokens that are computed again after a preemption.
-void EngineLoop::report_progress(RequestState& request) {
-  const int n_done = std::min(request.cache.n_tokens, request.prompt_size);
-  if (n_done <= request.n_progress) return;
-  request.n_progress = n_done;
-  request.request.sink->progress({n_done, request.prompt_size, request.usage.n_cached});
-}
-
-int EngineLoop::n_output_rows(const RequestState& request, const ScheduledSequence& entry) {
-  if (request.scores_prompt()) return entry.n_tokens;
-  return entry.samples_token ? 1 + static_cast<int>(request.draft.size()) : 0;
-}
-
-// The logits after a token are the next token's.
-void EngineLoop::score_prompt(RequestState& request, const ScheduledSequence& entry, std::span<float> logits) {
-  const std::span<const TokenId> tokens = request.output.tokens();
-  std::vector<OutputToken>& scored = request.prompt_tokens;
-  if (scored.empty()) scored.push_back({.id = tokens.front(), .logprob = std::numeric_limits<float>::quiet_NaN()});
-  Logprobs logprobs;
-  const size_t n_vocab = static_cast<size_t>(options_.n_vocab);
-  for (int i = 0; i < entry.n_tokens && entry.begin + i + 1 < request.prompt_size; ++i) {
-    const TokenId next = tokens[static_cast<size_t>(entry.begin + i + 1)];
-    sampler_.logprobs(logits.subspan(static_cast<size_t>(i) * n_vocab, n_vocab), next,
-                      request.output.n_prompt_logprobs(), logprobs);
-    scored.push_back({.id = next, .logprob = logprobs.chosen, .top = logprobs.top});
-  }
-}
-
-// A drafted token is kept if it is the one that the row before it samples, and the rows after a token that is not kept
-// are ignored. So every output is what it would be without drafts.
-void EngineLoop::apply_output_rows(const SampledRows& rows) {
-  RequestState& request = *rows.request;
-  const RequestId id = request.id;
-  if (request.output.is_prompt_only()) return end(request, StopReason::max_tokens);
-  const std::vector<TokenId> draft = std::exchange(request.draft, {});
-  const int begin = request.cache.n_tokens - (draft.empty() ? 1 : 0);  // position of the first row
-  const size_t n_logits = rows.logits.size() / rows.sampled.size();
-  std::optional<StopReason> reason;
-  std::optional<Error> error;
-  size_t n_rows = 0;
-  while (true) {
-    const Result<OutputState::TokenResult> result =
-        accept_row(request, rows.sampled[n_rows], rows.logits.subspan(n_rows * n_logits, n_logits),
-                   begin + static_cast<int>(n_rows) + 1);
-    ++n_rows;
-    if (!result.ok()) {
-      reason = StopReason::failed;
-      error = result.error();
-      break;
-    }
-    emit_token(request, result.value());
-    reason = result.value().reason;
-    if (reason || n_rows > draft.size() || draft[n_rows - 1] != result.value().id) break;
-  }
-  if (!draft.empty()) {
-    keep_rows(request, static_cast<int>(n_rows), static_cast<int>(draft.size()));
-    observe_rows(request, begin, static_cast<int>(n_rows), rows.hidden);
-  }
-  if (reason) return end(request, *reason, std::move(error));
-  if (requests_.contains(id)) insert_prefix_if_due(request);  // after sampling: a failed request is not inserted
-}
-
-void EngineLoop::keep_rows(RequestState& request, int n_rows, int n_drafted) {
-  const int n_accepted = n_rows - 1;
-  cache_->accept_rows(request.cache, n_rows);
-  scheduler_.reject_draft(request.id, n_drafted - n_accepted);
-  speculation_->observe_verification(request.id, n_drafted, n_accepted);
-  request.usage.n_draft_accepted += n_accepted;
-  request.usage.n_draft_rejected += n_drafted - n_accepted;
-}
-
-void EngineLoop::observe_rows(const RequestState& request, int begin, int n_rows, std::span<const float> hidden) {
-  if (!speculation_->is_on()) return;
-  const size_t n = static_cast<size_t>(n_rows), dim = static_cast<size_t>(options_.embedding_dim);
-  const std::span<const TokenId> tokens = request.output.tokens();
-  speculation_->observe({.id = request.id,
-                         .cache = &request.cache,
-                         .begin = begin,
-                         .tokens = tokens.subspan(static_cast<size_t>(begin), n),
-                         .hidden = hidden.empty() ? hidden : hidden.first(n * dim)});
-}
-
-// The token after n_fed tokens. For greedy sampling the device has already found the most likely token, unless the
-// logits are not finite.
-Result<OutputState::TokenResult> EngineLoop::accept_row(RequestState& request, TokenId sampled, std::span<float> logits,
-                                                        int n_fed) {
-  record_token_time(request);
-  const bool can_continue = n_fed < request.max_length;
-  const std::optional<DeviceSampling> sampling = request.output.device_sampling(0);
-  const bool is_greedy = sampling && sampling->temperature <= kGreedyTemperature && sampled >= 0;
-  if (!is_sampled_on_device(request) && !(is_greedy && std::isfinite(logits[static_cast<size_t>(sampled)]))) {
-    return request.output.accept(logits, sampler_, can_continue);
-  }
-  if (sampled >= 0) return request.output.accept(sampled, can_continue);
-  return no_finite_logit(static_cast<uint64_t>(n_fed), static_cast<size_t>(options_.n_vocab));
-}
-
-bool EngineLoop::is_sampled_on_device(const RequestState& request) const {
-  return options_.can_sample_on_device && request.output.device_sampling(0).has_value();
-}
-
-// Whether a request with n fed tokens is inserted into the prefix cache.
-bool EngineLoop::should_insert_prefix(const RequestState& request, int n) const {
-  if (!needs_checkpoints_) return n == request.prefill_size || n - request.n_cached_prefix >= kInsertIntervalTokens;
-  return std::ranges::binary_search(request.checkpoints, n) || n % options_.checkpoint_interval == 0;
-}
-
-// Inserted during prefill, so that other requests can share the prefix early and the pages count as recently used.
-void EngineLoop::insert_prefix_if_due(RequestState& request) {
-  if (!should_insert_prefix(request, request.cache.n_tokens)) return;
-  speculation_->flush(request.id);
-  cache_->insert_prefix(request.cache, request.fed());
-  request.n_cached_prefix = request.cache.n_tokens;
-}
-
-void EngineLoop::accumulate_embedding(RequestState& request, std::span<const float> rows) {
-  const size_t dim = static_cast<size_t>(options_.embedding_dim);
-  const bool is_mean = request.request.embedding == Pooling::mean;
-  std::vector<float>& sum = request.embedding;
-  sum.resize(dim);
-  for (size_t at = is_mean ? 0 : rows.size() - dim; at < rows.size(); at += dim) {
-    for (size_t i = 0; i < dim; ++i) sum[i] = (is_mean ? sum[i] : 0) + rows[at + i];
-  }
-  if (!request.is_prefilling()) end(request, StopReason::end_token);
-}
-
-void EngineLoop::record_token_time(RequestState& request) {
-  const Clock::time_point now = Clock::now();
-  if (request.first_token == Clock::time_point{}) {
-    request.first_token = now;
-    stats_.time_to_first_token_s.add(seconds_between(request.submitted, now));
-  } else {
-    stats_.inter_token_s.add(seconds_between(request.last_token, now));
-  }
-  request.last_token = now;
-}
-
-void EngineLoop::emit_token(RequestState& request, const OutputState::TokenResult& result) {
-  if (result.is_output) {
-    ++stats_.n_generated_tokens;
-    request.request.sink->tokens(result.text, {&request.output.last(), 1});
-  }
-  if (result.reason == StopReason::end_token && !result.is_output) request.end_token = result.id;
-}
-
 int EngineLoop::n_in_flight(RequestId id) const {
   if (!current_.is_in_flight) return 0;
   const auto found = std::ranges::find(current_.sequences, id, &ScheduledSequence::id);
@@ -620,6 +423,7 @@ int EngineLoop::n_in_flight(RequestId id) const {
 }
 
 void EngineLoop::release_cache(RequestState& request, StopReason reason) {
+  if (request.draft.empty()) cache_->release_draft_slots(request.cache);
   if (const int n = n_in_flight(request.id); n > 0) {
     std::vector<TokenId> fed = reason == StopReason::failed ? std::vector<TokenId>{} : request.fed_with_pending(n);
     deferred_releases_.emplace(request.id, DeferredRelease{std::move(request.cache), std::move(fed)});
@@ -674,6 +478,7 @@ void EngineLoop::publish() {
     stats_.pages.push_back({cache_->windows()[g], pool.n_total(), pool.n_pinned(), pool.n_cached()});
   }
   stats_.n_states = pools.states.n_total();
+  stats_.n_states_in_use = pools.states.n_pinned();
   stats_.n_states_cached = pools.states.n_cached();
   stats_.n_evicted_pages = cache_->prefix_cache().n_evicted_pages();
   stats_.speculation = speculation_->stats();

@@ -84,6 +84,7 @@ class EngineLoop {
   void start_masks(std::span<const ScheduledSequence> sequences);
   bool may_pipeline_long_prefill() const;
   bool can_pipeline_next_step();
+  bool may_draft() const;
   bool wants_draft();
   bool waits_for_decode_only_step(std::span<const ScheduledSequence> next) const;
   void try_start_next_step();
@@ -102,12 +103,14 @@ class EngineLoop {
   void apply_output_rows(const SampledRows& rows);
   Result<OutputState::TokenResult> accept_row(RequestState& request, TokenId sampled, std::span<float> logits,
                                               int n_fed);
-  void keep_rows(RequestState& request, int n_rows, int n_drafted);
+  void keep_rows(RequestState& request, int n_rows, int n_drafted, int n_tried);
   void observe_rows(const RequestState& request, int begin, int n_rows, std::span<const float> hidden);
   void accumulate_embedding(RequestState& request, std::span<const float> rows);
   bool is_sampled_on_device(const RequestState& request) const;  // no logits are copied to the host
   void emit_token(RequestState& request, const OutputState::TokenResult& result);
   void record_token_time(RequestState& request);
+  // Tokens per insertion into the prefix cache, for models that can resume at any position.
+  static constexpr int kInsertIntervalTokens = 256;
   bool should_insert_prefix(const RequestState& request, int n) const;
   void insert_prefix_if_due(RequestState& request);
   int n_in_flight(RequestId id) const;  // tokens

@@ -33,7 +33,8 @@ struct SpeculationStats {
   uint64_t n_drafted_tokens = 0, n_accepted_tokens = 0;
   double acceptance = 0;         // of the drafter used last, recently
   double predicted_speedup = 1;  // of the last step with a possible draft; below kMinDraftSpeedup nothing is drafted
-  std::string error = {};        // why the drafter is not used any more; empty: no error
+  double row_cost = 0;           // time of one more row in a decode-only step, as a fraction of the step's
+  std::string error = {};        // why the model drafter is not used any more; empty: no error
 };
 
 struct EngineStats {
@@ -41,8 +42,9 @@ struct EngineStats {
 
   // Gauges.
   int n_waiting = 0, n_prefilling = 0, n_decoding = 0;
-  std::vector<PageUse> pages;             // per page group
-  int n_states = 0, n_states_cached = 0;  // recurrent-state slots: total, and those with checkpoints
+  std::vector<PageUse> pages;  // per page group
+  // Recurrent-state slots: total, held by running requests, and those with checkpoints.
+  int n_states = 0, n_states_in_use = 0, n_states_cached = 0;
 
   // Requests: accepted, ended (by StopReason), rejected. Every accepted request ends, so both counts are equal when the
   // engine is idle.

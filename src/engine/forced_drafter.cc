@@ -12,13 +12,13 @@ Status ForcedDrafter::draft(std::span<DraftQuery> queries) {
   std::uniform_real_distribution<double> uniform;
   for (DraftQuery& query : queries) {
     query.draft.clear();
-    const auto known = std::ranges::find_if(outputs_->sequences, [&](std::span<const TokenId> sequence) {
+    const auto known = std::ranges::find_if(drafts_->sequences, [&](std::span<const TokenId> sequence) {
       return sequence.size() >= query.tokens.size() &&
              std::ranges::equal(sequence.first(query.tokens.size()), query.tokens);
     });
     for (size_t i = query.tokens.size(); query.draft.size() < static_cast<size_t>(query.max_tokens); ++i) {
-      const TokenId right = known != outputs_->sequences.end() && i < known->size() ? (*known)[i] : 0;
-      query.draft.push_back(uniform(random_) < acceptance_ ? right : (right + 1) % n_vocab_);
+      const TokenId right = known != drafts_->sequences.end() && i < known->size() ? (*known)[i] : 0;
+      query.draft.push_back(uniform(random_) < drafts_->acceptance ? right : (right + 1) % drafts_->n_vocab);
     }
   }
   return ok_status();

@@ -10,17 +10,19 @@
 
 namespace zinc {
 
-struct KnownOutputs {
-  std::vector<std::vector<TokenId>> sequences;  // prompt and output
+struct ForcedDrafts {
+  std::vector<std::vector<TokenId>> sequences = {};  // prompt and output
+  double acceptance = 1;
+  int n_vocab = 0;
 };
 
 class ForcedDrafter : public Drafter {
  public:
-  ForcedDrafter(std::unique_ptr<Drafter> timed, std::shared_ptr<const KnownOutputs> outputs, double acceptance,
-                int n_vocab)
-      : timed_(std::move(timed)), outputs_(std::move(outputs)), acceptance_(acceptance), n_vocab_(n_vocab) {}
+  ForcedDrafter(std::unique_ptr<Drafter> timed, std::shared_ptr<const ForcedDrafts> drafts)
+      : timed_(std::move(timed)), drafts_(std::move(drafts)) {}
 
   std::string_view name() const override { return timed_ ? timed_->name() : "known outputs"; }
+  double seconds_per_token() const override { return timed_ ? timed_->seconds_per_token() : 0; }
   bool needs_hidden() const override { return timed_ && timed_->needs_hidden(); }
   Status draft(std::span<DraftQuery> queries) override;
   void observe(const AcceptedRows& rows) override {
@@ -35,9 +37,7 @@ class ForcedDrafter : public Drafter {
 
  private:
   std::unique_ptr<Drafter> timed_;  // nullptr: none
-  std::shared_ptr<const KnownOutputs> outputs_;
-  double acceptance_;
-  int n_vocab_;
+  std::shared_ptr<const ForcedDrafts> drafts_;
   std::mt19937 random_{1};
 };
 

@@ -5,7 +5,8 @@
 namespace zinc {
 namespace {
 
-// Rows of a sequence that wait for the next draft. More are written at once: prompts, and outputs without drafts.
+// Rows of a sequence that wait for the next draft. When one has more (prompts, outputs without drafts), those of all
+// sequences are written.
 constexpr size_t kMaxPendingRows = 32;
 
 }  // namespace
@@ -18,26 +19,40 @@ Result<std::unique_ptr<MtpDrafter>> MtpDrafter::create(const ModelInstance& mode
   return drafter;
 }
 
-// Writes the rows whose token is known, all but that of the last token in draft().
-Status MtpDrafter::write_rows(MtpSequence& sequence) {
-  size_t n_done = 0;
-  Status status = ok_status();
-  while (n_done < sequence.tokens.size() && status.ok()) {
-    const size_t n = std::min(sequence.tokens.size() - n_done, static_cast<size_t>(step_.max_tokens));
+// Writes the rows whose token is known: all but that of the last token in draft(). Sequences share steps.
+Status MtpDrafter::write_rows(std::span<MtpSequence* const> sequences) {
+  size_t n_done = 0;  // rows of the first sequence
+  while (!sequences.empty()) {
     arrays_.clear();
-    arrays_.add(*sequence.cache, sequence.n_written + static_cast<int>(n_done),
-                std::span(sequence.tokens).subspan(n_done, n));
+    hidden_in_.clear();
+    size_t n_free = static_cast<size_t>(step_.max_tokens);
+    for (int n_seqs = 0; !sequences.empty() && n_free > 0 && n_seqs < step_.max_seqs; ++n_seqs) {
+      MtpSequence& sequence = *sequences.front();
+      const size_t n = std::min(sequence.tokens.size() - n_done, n_free);
+      if (n > 0) add_rows(sequence, n_done, n);
+      n_done += n;
+      n_free -= n;
+      if (n_done < sequence.tokens.size()) break;
+      sequence.n_written += static_cast<int>(n_done);
+      sequence.hidden.erase(sequence.hidden.begin(), sequence.hidden.begin() + static_cast<ptrdiff_t>(n_done * dim_));
+      sequence.tokens.clear();
+      sequences = sequences.subspan(1);
+      n_done = 0;
+    }
+    if (arrays_.n_tokens() == 0) continue;
     StepInputs inputs = arrays_.inputs();
-    inputs.hidden = std::span(sequence.hidden).subspan(n_done * dim_, n * dim_);
+    inputs.hidden = hidden_in_;
     plan_->start(inputs);
-    if (const Result<StepOutput> output = plan_->wait(); !output.ok()) status = output.error();
-    n_done += n;
+    if (const Result<StepOutput> output = plan_->wait(); !output.ok()) return output.error();
   }
-  sequence.n_written += static_cast<int>(sequence.tokens.size());
-  sequence.hidden.erase(sequence.hidden.begin(),
-                        sequence.hidden.begin() + static_cast<ptrdiff_t>(sequence.tokens.size() * dim_));
-  sequence.tokens.clear();
-  return status;
+  return ok_status();
+}
+
+void MtpDrafter::add_rows(const MtpSequence& sequence, size_t begin, size_t n) {
+  arrays_.add(*sequence.cache, sequence.n_written + static_cast<int>(begin),
+              std::span(sequence.tokens).subspan(begin, n));
+  const std::span<const float> hidden = std::span(sequence.hidden).subspan(begin * dim_, n * dim_);
+  hidden_in_.insert(hidden_in_.end(), hidden.begin(), hidden.end());
 }
 
 void MtpDrafter::observe(const AcceptedRows& rows) {
@@ -60,18 +75,20 @@ void MtpDrafter::observe(const AcceptedRows& rows) {
   const std::span<const TokenId> unwritten = rows.tokens.subspan(is_first_written ? 1 : 0);
   sequence.tokens.insert(sequence.tokens.end(), unwritten.begin(), unwritten.end());
   sequence.hidden.insert(sequence.hidden.end(), rows.hidden.begin(), rows.hidden.end());
-  if (sequence.tokens.size() > kMaxPendingRows) flush(rows.id);
+  if (sequence.tokens.size() > kMaxPendingRows) flush_all();
 }
 
 void MtpDrafter::flush(RequestId id) {
   const auto found = sequences_.find(id);
   if (found == sequences_.end()) return;
-  if (Status s = write_rows(found->second); failed_.ok()) failed_ = s;
+  MtpSequence* const sequence = &found->second;
+  if (Status s = write_rows({&sequence, 1}); failed_.ok()) failed_ = s;
 }
 
-void MtpDrafter::remove(RequestId id) {
-  flush(id);
-  sequences_.erase(id);
+void MtpDrafter::flush_all() {
+  std::vector<MtpSequence*> all;
+  for (auto& [id, sequence] : sequences_) all.push_back(&sequence);
+  if (Status s = write_rows(all); failed_.ok()) failed_ = s;
 }
 
 // Sequences whose hidden states are known up to the token before the last. If their rows do not fit the step together,
@@ -88,7 +105,8 @@ Result<std::vector<MtpDrafter::Entry>> MtpDrafter::schedule(std::span<DraftQuery
     sequence.cache = query.cache;
     const size_t max_rows = static_cast<size_t>(step_.max_tokens - step_.max_seqs);
     if (n_rows + n_hidden(sequence) > max_rows) {
-      if (Status s = write_rows(sequence); !s.ok()) return s.error();
+      MtpSequence* const pending = &sequence;
+      if (Status s = write_rows({&pending, 1}); !s.ok()) return s.error();
     }
     n_rows += n_hidden(sequence);
     entries.push_back({&query, &sequence});
@@ -130,11 +148,13 @@ Status MtpDrafter::run_round(std::span<Entry> entries) {
 Status MtpDrafter::draft(std::span<DraftQuery> queries) {
   if (!failed_.ok()) return std::exchange(failed_, ok_status());
   ZINC_TRY(entries, schedule(queries));
+  RoundTimer timer;
   for (int round = 0; !entries.empty(); ++round) {
     arrays_.clear();
     hidden_in_.clear();
     for (Entry& entry : entries) add_round(entry, round);
     if (Status s = run_round(entries); !s.ok()) return s;
+    timer.end_round();
     std::erase_if(entries, [&](const Entry& entry) {
       std::vector<TokenId>& draft = entry.query->draft;
       const bool has_token = draft.back() >= 0;  // else no logit is finite
@@ -142,6 +162,7 @@ Status MtpDrafter::draft(std::span<DraftQuery> queries) {
       return !has_token || round + 1 == entry.query->max_tokens;
     });
   }
+  seconds_per_token_ = timer.seconds_per_round();
   return ok_status();
 }
 

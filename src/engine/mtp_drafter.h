@@ -24,10 +24,11 @@ class MtpDrafter final : public Drafter {
 
   std::string_view name() const override { return "mtp"; }
   bool needs_hidden() const override { return true; }
+  double seconds_per_token() const override { return seconds_per_token_; }
   Status draft(std::span<DraftQuery> queries) override;
   void observe(const AcceptedRows& rows) override;
   void flush(RequestId id) override;
-  void remove(RequestId id) override;
+  void remove(RequestId id) override { sequences_.erase(id); }
 
  private:
   // Rows of positions before n_written are in the pages. The others wait until the next draft, which feeds them with
@@ -47,7 +48,9 @@ class MtpDrafter final : public Drafter {
   MtpDrafter(const ModelInstance& model, size_t n_groups, const Bucket& step)
       : dim_(static_cast<size_t>(model.model().config.dim)), step_(step), arrays_(n_groups) {}
   size_t n_hidden(const MtpSequence& sequence) const { return sequence.hidden.size() / dim_; }
-  Status write_rows(MtpSequence& sequence);
+  Status write_rows(std::span<MtpSequence* const> sequences);
+  void add_rows(const MtpSequence& sequence, size_t begin, size_t n);
+  void flush_all();
   Result<std::vector<Entry>> schedule(std::span<DraftQuery> queries);
   void add_round(Entry& entry, int round);
   Status run_round(std::span<Entry> entries);
@@ -59,7 +62,8 @@ class MtpDrafter final : public Drafter {
   StepArrays arrays_;
   std::vector<float> hidden_in_;   // [T, dim] of the step
   std::vector<float> hidden_out_;  // [entries, dim]: after the last row of each
-  Status failed_ = ok_status();    // of rows written outside of draft(), which reports it
+  double seconds_per_token_ = 0;
+  Status failed_ = ok_status();  // of rows written outside of draft(), which reports it
 };
 
 }  // namespace zinc

@@ -10,9 +10,14 @@ void NgramDrafter::set_prediction(RequestId id, int prompt_size, std::span<const
   sequence.prediction.append(prediction);
 }
 
-// An output that is still too short for a match is compared with the start of the prediction.
+// Tokens that one call adds to the index of a sequence: a long prompt is spread over several steps.
+constexpr size_t kMaxIndexedTokens = 4096;
+
+// An output that is still too short for a match is compared with the start of the prediction. Later the output usually
+// goes on where it matched before.
 NgramDrafter::Match NgramDrafter::find(Sequence& sequence, std::span<const TokenId> tokens) {
-  sequence.tokens.append(tokens.subspan(sequence.tokens.size()));
+  const std::span<const TokenId> unindexed = tokens.subspan(sequence.tokens.size());
+  sequence.tokens.append(unindexed.first(std::min(unindexed.size(), kMaxIndexedTokens)));
   const NgramIndex& prediction = sequence.prediction;
   if (prediction.size() > 0) {
     const std::span<const TokenId> output = tokens.subspan(sequence.prompt_size);
@@ -20,9 +25,15 @@ NgramDrafter::Match NgramDrafter::find(Sequence& sequence, std::span<const Token
       size_t n = 0;
       while (n < output.size() && n < prediction.size() && output[n] == prediction[n]) ++n;
       if (n == output.size() && n < prediction.size()) return {&prediction, n};
-    } else if (const int64_t at = prediction.find(output, sequence.n_predicted); at >= 0) {
-      sequence.n_predicted = static_cast<size_t>(at);
-      return {&prediction, static_cast<size_t>(at)};
+    } else {
+      const size_t expected = sequence.n_predicted + (output.size() - sequence.n_output);
+      const int64_t at =
+          prediction.matches(output, expected) ? static_cast<int64_t>(expected) : prediction.find(output, expected);
+      if (at >= 0) {
+        sequence.n_predicted = static_cast<size_t>(at);
+        sequence.n_output = output.size();
+        return {&prediction, static_cast<size_t>(at)};
+      }
     }
   }
   const int64_t at = sequence.tokens.find(tokens, tokens.size());
@@ -39,11 +50,11 @@ Status NgramDrafter::draft(std::span<DraftQuery> queries) {
     const Match match = find(sequences_[query.id], query.tokens);
     if (match.index == nullptr) continue;
     const NgramIndex& index = *match.index;
-    const bool is_own = match.index == &sequences_[query.id].tokens;
+    const bool repeats = &index == &sequences_[query.id].tokens && index.size() == query.tokens.size();
     for (size_t i = match.at; query.draft.size() < static_cast<size_t>(query.max_tokens); ++i) {
       if (i < index.size()) {
         query.draft.push_back(index[i]);
-      } else if (is_own) {
+      } else if (repeats) {
         query.draft.push_back(query.draft[i - index.size()]);
       } else {
         break;

@@ -24,6 +24,7 @@ class NgramDrafter : public Drafter {
     NgramIndex prediction;  // empty: none
     size_t prompt_size = 0;
     size_t n_predicted = 0;  // tokens of the prediction up to the end of the last match
+    size_t n_output = 0;     // tokens of the output then
   };
   struct Match {
     const NgramIndex* index = nullptr;  // nullptr: none

@@ -43,9 +43,25 @@ TEST(NgramDrafter, follows_the_prediction_from_its_start_and_after_a_deviation) 
   EXPECT_EQ(draft(drafter, 1, {1, 2, 11, 99, 13, 14, 15}, 7), Tokens({16, 17, 18}));
 }
 
-TEST(NgramDrafter, a_long_sequence_of_one_token_is_drafted_without_visiting_all_of_it) {
+TEST(NgramDrafter, a_prediction_of_one_frequent_token_is_followed_at_its_position) {
+  NgramDrafter drafter;
+  Tokens prediction(500, 5);
+  prediction[100] = 8;
+  prediction[101] = 9;
+  drafter.set_prediction(1, 2, prediction);
+  Tokens tokens = {1, 2};
+  for (int i = 0; i < 99; ++i) {
+    tokens.push_back(5);
+    draft(drafter, 1, tokens, 2);
+  }
+  EXPECT_EQ(draft(drafter, 1, tokens, 3), Tokens({5, 8, 9}));
+}
+
+TEST(NgramDrafter, a_long_sequence_is_indexed_by_several_calls) {
   NgramDrafter drafter;
   const Tokens tokens(100'000, 5);
+  EXPECT_EQ(draft(drafter, 1, tokens, 2), Tokens({5}));
+  for (int i = 0; i < 30; ++i) draft(drafter, 1, tokens, 2);
   EXPECT_EQ(draft(drafter, 1, tokens, 2), Tokens({5, 5}));
 }
 

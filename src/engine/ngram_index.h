@@ -22,6 +22,11 @@ class NgramIndex {
   // The index after the longest match of the end of `history`, at least kNgramTokens long, that at least one token
   // follows; of several equally long ones the nearest to `near`. -1: none.
   int64_t find(std::span<const TokenId> history, size_t near) const;
+  // Whether the end of `history` and the tokens before index `at` are equal, at least kNgramTokens, and a token
+  // follows.
+  bool matches(std::span<const TokenId> history, size_t at) const {
+    return at < tokens_.size() && match_length(history, at) >= kNgramTokens;
+  }
   TokenId operator[](size_t i) const { return tokens_[i]; }
 
  private:

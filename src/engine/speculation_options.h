@@ -13,7 +13,7 @@ namespace zinc {
 class Drafter;
 
 enum class SpeculationMode : uint8_t {
-  automatic,  // any drafter that the engine has, where it is measured to pay
+  automatic,  // prompt lookup, else the engine's drafter that runs a model, if it was created with one
   off,
   ngram,  // prompt lookup
   mtp,    // the model's multi-token-prediction block, or its separate MTP file

@@ -79,8 +79,12 @@ constexpr ScalarMetric kScalarMetrics[] = {
     {"zinc_speculation_acceptance", "gauge", "Recent probability that a drafted token is accepted.",
      [](const EngineStats& s) { return s.speculation.acceptance; }},
     {"zinc_speculation_predicted_speedup", "gauge",
-     "Speedup that the cost model expects of drafts; below 1.05 nothing is drafted.",
+     "Speedup that the cost model expects of drafts; below 1.1 nothing is drafted.",
      [](const EngineStats& s) { return s.speculation.predicted_speedup; }},
+    {"zinc_speculation_row_cost", "gauge", "Time of one more row in a decode-only step, as a fraction of the step's.",
+     [](const EngineStats& s) { return s.speculation.row_cost; }},
+    {"zinc_speculation_failed", "gauge", "1 if the MTP block or the draft model failed and is not used any more.",
+     [](const EngineStats& s) { return s.speculation.error.empty() ? 0.0 : 1.0; }},
     {"zinc_steps_total", "counter", "Engine steps.", [](const EngineStats& s) { return as_double(s.n_steps); }},
 };
 

@@ -40,7 +40,7 @@ export interface ChatCompletionsRequest {
   logprobs?: boolean;
   /** Alternatives per token, 0 to 20; requires logprobs. Default 0. */
   top_logprobs?: number;
-  /** Predicted output: type "content" and content, a string or text parts. Parts that the output repeats are generated faster; the output does not change. */
+  /** Predicted output: type "content" and content, a string or text parts. What the output repeats of it is generated faster; the output does not change. */
   prediction?: Record<string, unknown>;
   /** Constrains the output to this GBNF grammar (as in llama.cpp). */
   grammar?: string;

@@ -48,7 +48,7 @@ constexpr FieldDoc kFields[] = {
      "Returns log-probabilities of all generated tokens, reasoning and tool calls included. Default false."},
     {"top_logprobs", "integer", "Alternatives per token, 0 to 20; requires logprobs. Default 0."},
     {"prediction", "object",
-     "Predicted output: type \"content\" and content, a string or text parts. Parts that the output repeats are "
+     "Predicted output: type \"content\" and content, a string or text parts. What the output repeats of it is "
      "generated "
      "faster; the output does not change."},
 };
