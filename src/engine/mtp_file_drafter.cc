@@ -72,12 +72,15 @@ Status MtpFileDrafter::run_round(std::span<Entry> entries) {
 
 Status MtpFileDrafter::draft(std::span<DraftQuery> queries) {
   std::vector<Entry> entries = start(queries);
+  RoundTimer timer;
   while (!entries.empty()) {
     if (Status s = run_round(entries); !s.ok()) return s;
+    timer.end_round();
     std::erase_if(entries, [](const Entry& entry) {
       return entry.token < 0 || std::ssize(entry.query->draft) == entry.query->max_tokens;
     });
   }
+  seconds_per_token_ = timer.seconds_per_round();
   return ok_status();
 }
 

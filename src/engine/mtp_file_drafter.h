@@ -25,6 +25,7 @@ class MtpFileDrafter final : public Drafter {
 
   std::string_view name() const override { return "mtp"; }
   bool needs_hidden() const override { return true; }
+  double seconds_per_token() const override { return seconds_per_token_; }
   Status draft(std::span<DraftQuery> queries) override;
   void observe(const AcceptedRows& rows) override;
   void remove(RequestId id) override { sequences_.erase(id); }
@@ -50,6 +51,7 @@ class MtpFileDrafter final : public Drafter {
   std::map<RequestId, FedSequence> sequences_;
   StepArrays arrays_;
   std::vector<float> hidden_in_;  // [entries, dim] of the step
+  double seconds_per_token_ = 0;
 };
 
 }  // namespace zinc
