@@ -15,9 +15,11 @@
 #include "engine/draft_model.h"
 #include "engine/engine_memory.h"
 #include "engine/mtp_drafter.h"
+#include "engine/mtp_file_drafter.h"
 #include "tests/support/measured_model.h"
 #include "tests/support/serving.h"
 #include "tests/support/tested_backends.h"
+#include "tests/support/tiny_mtp_file.h"
 
 namespace {
 
@@ -177,6 +179,27 @@ TEST_P(DrafterMemoryTest, an_mtp_block_takes_what_was_planned) {
   const size_t before = taken_bytes(model);
   const std::unique_ptr<MtpDrafter> drafter =
       std::move(MtpDrafter::create(model, *cache, largest_draft_step(options_)).value());
+  expect_near(memory.plan_bytes - n_model_plan, taken_bytes(model) - before);
+}
+
+TEST_P(DrafterMemoryTest, an_mtp_file_takes_what_was_planned) {
+  const LoadOptions load{.backend = std::string(GetParam()->name)};
+  ModelInstance model = std::move(ModelInstance::open(model_path("gemma4-f16"), load).value());
+  const size_t n_alone = model.layout().weights->device_bytes();
+  ASSERT_TRUE(model.add_mtp_file(mtp_file_path("gemma4-f16")).ok());
+  const EngineMemory memory = std::move(plan_engine_memory(model, size_t{1} << 40, options_).value());
+  EXPECT_EQ(memory.weight_bytes, model.layout().weights->device_bytes());
+  EXPECT_GT(memory.weight_bytes, n_alone);
+  const size_t n_model_plan = measure_memory(model, memory.cache.sizes, largest_step(options_)).value().plan_bytes;
+  ASSERT_TRUE(model.upload().ok());
+  EXPECT_EQ(model.weights().device_bytes(), memory.weight_bytes);
+  const std::unique_ptr<KvCache> cache = std::move(
+      KvCache::create(model.backend(), model.model().caches,
+                      {.sizes = memory.cache.sizes, .max_chunk_tokens = options_.step_tokens, .n_sequences = 4})
+          .value());
+  const size_t before = taken_bytes(model);
+  const std::unique_ptr<MtpFileDrafter> drafter =
+      std::move(MtpFileDrafter::create(model, *cache, largest_draft_step(options_)).value());
   expect_near(memory.plan_bytes - n_model_plan, taken_bytes(model) - before);
 }
 

@@ -80,7 +80,7 @@ int64_t largest_fitting(int64_t low, int64_t high, const std::function<bool(int6
 }  // namespace
 
 int window_pages(int window, int max_chunk_tokens, int max_length) {
-  const int64_t n_seen = int64_t{window} - 1 + max_chunk_tokens;  // positions, starting anywhere in a page
+  const int64_t n_seen = int64_t{window} + max_chunk_tokens;  // positions, starting anywhere in a page
   return static_cast<int>(std::min<int64_t>(pages_of(max_length), (n_seen + kPageTokens - 2) / kPageTokens + 1));
 }
 

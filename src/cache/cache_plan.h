@@ -11,7 +11,8 @@
 namespace zinc {
 
 constexpr int pages_of(int n_tokens) { return n_tokens / kPageTokens + (n_tokens % kPageTokens > 0 ? 1 : 0); }
-// Pages of a windowed group that a sequence holds at most, with chunks of up to max_chunk_tokens tokens per step.
+// Pages of a windowed group that a sequence holds at most: the windows of the tokens of a step and of the one before
+// them, with chunks of up to max_chunk_tokens tokens per step.
 int window_pages(int window, int max_chunk_tokens, int max_length);
 
 struct CacheRequirements {

@@ -48,7 +48,7 @@ TEST(CachePlan, window_pages_is_an_upper_bound) {
     for (int run : {1, 2, 31, 32, 33}) {
       int most = 0;
       for (int begin = 200; begin < 264; ++begin) {
-        most = std::max(most, (begin + run - 1) / kPageTokens - (begin - window + 1) / kPageTokens + 1);
+        most = std::max(most, (begin + run - 1) / kPageTokens - (begin - window) / kPageTokens + 1);
       }
       EXPECT_EQ(window_pages(window, run, 10000), most) << window << " " << run;
     }

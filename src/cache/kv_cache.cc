@@ -130,11 +130,12 @@ std::optional<Admission> KvCache::admit(std::span<const TokenId> prompt, int max
   return admission;
 }
 
-// A step in flight may still read the pages: they are written by later steps only.
+// A step in flight may still read the pages: they are written by later steps only. The window of the last fed position
+// is kept too: an MTP file drafts from there.
 void KvCache::release_behind_window(size_t group, SequenceCache& sequence, int begin) {
   if (windows_[group] == 0) return;
   std::vector<PageId>& pages = sequence.pages[group];
-  const int n_behind = std::max(0, begin - windows_[group] + 1) / kPageTokens;
+  const int n_behind = std::max(0, begin - windows_[group]) / kPageTokens;
   for (int p = n_behind; p-- > 0 && pages[static_cast<size_t>(p)] != kNoPage;) {
     pools_.pages[group].unpin(std::exchange(pages[static_cast<size_t>(p)], kNoPage));
     ++version_;

@@ -7,7 +7,7 @@
 
 namespace zinc {
 
-// Declares --speculate auto|off|ngram|mtp|draft:MODEL.
+// Declares --speculate auto|off|ngram|mtp|mtp:FILE|draft:MODEL.
 void declare_speculation_option(CLI::App& app, SpeculationOptions& options);
 
 }  // namespace zinc

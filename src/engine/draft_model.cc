@@ -4,29 +4,20 @@
 
 #include "base/pluralize.h"
 #include "base/sanitize_for_terminal.h"
-#include "text/tokenizer.h"
+#include "engine/token_difference.h"
 
 namespace zinc {
 namespace {
-
-std::string token_text(const Tokenizer& tokenizer, TokenId id) {
-  return fmt::format("'{}'", sanitize_for_terminal(tokenizer.bytes(id)));
-}
 
 std::string special_text(const std::optional<TokenId>& id) { return id ? fmt::format("token {}", *id) : "no token"; }
 
 // The first difference of two vocabularies; empty: none. The words "draft" and "target" name the models.
 std::string vocabulary_difference(const Tokenizer& draft, const Tokenizer& target) {
-  if (draft.n_vocab() != target.n_vocab()) {
-    return fmt::format("it has {} tokens, the model {}", draft.n_vocab(), target.n_vocab());
-  }
+  if (std::string difference = token_difference(draft, target); !difference.empty()) return difference;
   for (TokenId id = 0; id < target.n_vocab(); ++id) {
-    if (draft.bytes(id) != target.bytes(id)) {
-      return fmt::format("its token {} is {}, the model's is {}", id, token_text(draft, id), token_text(target, id));
-    }
-    if (draft.is_control(id) != target.is_control(id)) {
-      return fmt::format("token {}, {}, is a control token in only one of them", id, token_text(target, id));
-    }
+    if (draft.is_control(id) == target.is_control(id)) continue;
+    return fmt::format("token {}, '{}', is a control token in only one of them", id,
+                       sanitize_for_terminal(target.bytes(id)));
   }
   if (draft.bos() != target.bos()) {
     return fmt::format("its BOS is {}, the model's is {}", special_text(draft.bos()), special_text(target.bos()));

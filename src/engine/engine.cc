@@ -8,6 +8,7 @@
 #include "engine/engine_memory.h"
 #include "engine/model_fingerprint.h"
 #include "engine/mtp_drafter.h"
+#include "engine/mtp_file_drafter.h"
 #include "engine/submission_queue.h"
 
 namespace zinc {
@@ -27,12 +28,22 @@ Status check(const EngineOptions& options) {
   return fail(ErrorCode::invalid_input, "max_decode_slowdown is {}, but must be above 1", options.max_decode_slowdown);
 }
 
-Result<std::optional<ModelInstance>> open_draft_model(const ModelInstance& model,
-                                                      const SpeculationOptions& speculation) {
-  if (speculation.mode == SpeculationMode::mtp && !model.model().draft) {
-    return fail(ErrorCode::unsupported,
-                "{} has no MTP block that drafts tokens; use --speculate ngram or --speculate draft:MODEL",
-                model.file().name());
+Status add_mtp_file(ModelInstance& model, const std::filesystem::path& path) {
+  if (Status added = model.add_mtp_file(path); !added.ok()) return added;
+  return check_mtp_file_tokens(model);
+}
+
+// The draft model, if there is to be one. A separate MTP file is added to the model.
+Result<std::optional<ModelInstance>> open_draft_model(ModelInstance& model, const SpeculationOptions& speculation) {
+  if (speculation.mode == SpeculationMode::mtp) {
+    if (!speculation.draft_model.empty()) {
+      if (Status s = add_mtp_file(model, speculation.draft_model); !s.ok()) return s.error();
+    }
+    if (model.model().draft) return std::optional<ModelInstance>();
+    return fail(ErrorCode::unsupported, "{} has no MTP block that drafts tokens; use --speculate {}",
+                model.file().name(),
+                model.model().architecture->mtp_file ? "mtp:FILE with its separate MTP file, or ngram or draft:MODEL"
+                                                     : "ngram or draft:MODEL");
   }
   if (speculation.draft_model.empty()) return std::optional<ModelInstance>();
   ZINC_TRY(draft, ModelInstance::open_beside(model, speculation.draft_model));
@@ -52,6 +63,10 @@ Result<std::unique_ptr<Drafter>> make_drafter(const ModelInstance& model, std::o
     return std::unique_ptr<Drafter>(std::move(drafter));
   }
   if (options.speculation.mode != SpeculationMode::mtp) return std::unique_ptr<Drafter>();
+  if (model.mtp_file()) {
+    ZINC_TRY(drafter, MtpFileDrafter::create(model, cache, step));
+    return std::unique_ptr<Drafter>(std::move(drafter));
+  }
   ZINC_TRY(drafter, MtpDrafter::create(model, cache, step));
   return std::unique_ptr<Drafter>(std::move(drafter));
 }

@@ -55,6 +55,15 @@ Result<ModelInstance> ModelInstance::load(const std::filesystem::path& path, con
   return std::move(instance);
 }
 
+Status ModelInstance::add_mtp_file(const std::filesystem::path& path) {
+  ZINC_CHECK(!weights_);
+  ZINC_TRY(file, GgufFile::open(path));
+  mtp_file_ = std::make_unique<GgufFile>(std::move(file));
+  ZINC_TRY(draft, read_mtp_file(*mtp_file_, *model_));
+  model_->draft = std::move(draft);
+  return lay_out(path);
+}
+
 std::vector<const Graph*> ModelInstance::graphs() const {
   std::vector<const Graph*> graphs = {&model_->graph};
   if (model_->draft) graphs.push_back(&*model_->draft);
@@ -65,24 +74,32 @@ Status ModelInstance::lay_out(const std::filesystem::path& path) {
   layout_.backend = backend_->without_memory();
   ZINC_TRY(weights, layout_.backend->upload(graphs(), [](auto) {}));
   layout_.weights = std::move(weights);
-  file_->release_pages();
+  release_file_pages();
   const size_t n_needed = layout_.weights->device_bytes() + layout_.weights->upload_bytes();
   if (n_needed <= memory_limit_) return ok_status();
+  const size_t n_file = file_->file_bytes() + (mtp_file_ ? mtp_file_->file_bytes() : 0);
   return fail(ErrorCode::out_of_memory,
               "{}: the model's weights take {} ({} in the file), which do not fit in the {} of memory available{}; use "
               "a smaller model or a smaller quantization",
-              path.string(), format_memory(n_needed), format_memory(file_->file_bytes()), format_memory(memory_limit_),
+              path.string(), format_memory(n_needed), format_memory(n_file), format_memory(memory_limit_),
               device_text_);
 }
 
 Status ModelInstance::upload() {
   if (weights_) return ok_status();
-  const GgufFile* mapped = file_.get();
-  ZINC_TRY(weights,
-           backend_->upload(graphs(), [mapped](std::span<const std::byte> bytes) { mapped->release_pages(bytes); }));
+  const auto release = [file = file_.get(), mtp_file = mtp_file_.get()](std::span<const std::byte> bytes) {
+    file->release_pages(bytes);
+    if (mtp_file) mtp_file->release_pages(bytes);
+  };
+  ZINC_TRY(weights, backend_->upload(graphs(), release));
   weights_ = std::move(weights);
-  file_->release_pages();
+  release_file_pages();
   return ok_status();
+}
+
+void ModelInstance::release_file_pages() const {
+  file_->release_pages();
+  if (mtp_file_) mtp_file_->release_pages();
 }
 
 }  // namespace zinc

@@ -34,11 +34,14 @@ class ModelInstance {
   static Result<ModelInstance> open(const std::filesystem::path& path, const LoadOptions& options);
   // A further model on the backend of `other`, with its KV cache format and memory limit: a draft model.
   static Result<ModelInstance> open_beside(const ModelInstance& other, const std::filesystem::path& path);
+  // Adds the draft graph of a separate MTP file, which is uploaded with the model. REQUIRES: not uploaded.
+  Status add_mtp_file(const std::filesystem::path& path);
   Status upload();  // no effect if it is uploaded
   // Both.
   static Result<ModelInstance> load(const std::filesystem::path& path, const LoadOptions& options);
 
   const GgufFile& file() const { return *file_; }
+  const GgufFile* mtp_file() const { return mtp_file_.get(); }  // nullptr: none was added
   const Model& model() const { return *model_; }
   Backend& backend() const { return *backend_; }
   std::string_view backend_name() const { return backend_info_->name; }
@@ -56,7 +59,8 @@ class ModelInstance {
   Status read(const std::filesystem::path& path, Draft draft);
   Status lay_out(const std::filesystem::path& path);
   std::vector<const Graph*> graphs() const;
-  std::unique_ptr<GgufFile> file_;  // pointers, because graphs and plans refer to them across moves
+  void release_file_pages() const;
+  std::unique_ptr<GgufFile> file_, mtp_file_;  // pointers, because graphs and plans refer to them across moves
   std::unique_ptr<Model> model_;
   std::shared_ptr<Backend> backend_;  // of this model, and of those opened beside it
   const BackendInfo* backend_info_ = nullptr;

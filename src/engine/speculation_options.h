@@ -16,7 +16,7 @@ enum class SpeculationMode : uint8_t {
   automatic,  // prompt lookup, else the engine's drafter that runs a model, if it was created with one
   off,
   ngram,  // prompt lookup
-  mtp,    // the model's own multi-token-prediction block
+  mtp,    // the model's multi-token-prediction block, or its separate MTP file
   draft,  // a draft model
 };
 
@@ -26,7 +26,8 @@ inline constexpr std::string_view kSpeculationModeNames = "auto, off, ngram, mtp
 
 struct SpeculationOptions {
   SpeculationMode mode = SpeculationMode::automatic;
-  std::filesystem::path draft_model = {};  // for SpeculationMode::draft
+  // For SpeculationMode::draft, and for mtp a separate MTP file; empty: the block in the model's file.
+  std::filesystem::path draft_model = {};
   // For tests and benchmarks: replaces the drafter that runs a model (nullptr: the engine has none).
   std::function<std::unique_ptr<Drafter>(std::unique_ptr<Drafter>)> replace_drafter = {};
   bool ignores_cost = false;  // for tests: drafts are as long as possible

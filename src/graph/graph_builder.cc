@@ -47,8 +47,12 @@ Value LayerWeights::optional(std::string_view name, const Shape& shape) const {
 }
 bool LayerWeights::has(std::string_view name) const { return builder_.has_weight(prefix_ + std::string(name)); }
 
-GraphBuilder::GraphBuilder(std::string file_name, WeightSource source)
-    : file_name_(std::move(file_name)), source_(std::move(source)) {}
+GraphBuilder::GraphBuilder(std::string file_name, WeightSource source, const Graph* target)
+    : file_name_(std::move(file_name)), source_(std::move(source)), target_(target) {
+  if (!target) return;
+  name_prefix_ = "mtp.";
+  graph_.caches_.assign(target->caches().begin(), target->caches().end());
+}
 
 LayerWeights GraphBuilder::layer(int layer) {
   if (layer < 0 || layer >= kMaxLayers) {
@@ -99,14 +103,37 @@ Value GraphBuilder::weight(std::string_view name, const Shape& shape) {
                    file_name_, name, view->shape.to_string(), shape.to_string()));
     return {};
   }
-  if (const auto known = weights_.find(std::string(name)); known != weights_.end()) return known->second;
+  std::string graph_name = std::string(name_prefix_) + std::string(name);
+  if (const auto known = weights_.find(graph_name); known != weights_.end()) return known->second;
   ValueInfo info;
   info.shape = shape;
   info.weight = {view->format, shape, view->bytes};
-  info.name = std::string(name);
+  info.name = graph_name;
   const Value value = add_value(std::move(info));
-  weights_.emplace(name, value);
+  weights_.emplace(std::move(graph_name), value);
   return value;
+}
+
+Value GraphBuilder::target_weight(std::string_view name) {
+  if (!status_.ok()) return {};
+  const Value found = target_->find(name);
+  if (!found || !target_->info(found).is_weight()) {
+    fail_with(fail(ErrorCode::invalid_input, "{}: the model that it drafts for has no tensor '{}'", file_name_, name));
+    return {};
+  }
+  const auto [entry, is_new] = weights_.try_emplace(std::string(name));
+  if (is_new) entry->second = add_value(target_->info(found));
+  return entry->second;
+}
+
+int GraphBuilder::target_cache_layer(int64_t window) const {
+  for (size_t i = target_->nodes().size(); i-- > 0;) {
+    const Node& node = target_->nodes()[i];
+    if (node.op != Op::attention) continue;
+    const AttentionParams& params = node.as<AttentionParams>();
+    if (params.window == window) return params.cache_layer;
+  }
+  return -1;
 }
 
 // ---- nodes ----
@@ -198,7 +225,8 @@ Value GraphBuilder::linear(Value x, Value weight, Value bias) {
 Value GraphBuilder::weight_scale(Value weight) {
   constexpr std::string_view kEnding = ".weight";
   std::string name = info(weight).name;
-  if (!name.ends_with(kEnding)) return {};
+  if (!name.starts_with(name_prefix_) || !name.ends_with(kEnding)) return {};
+  name.erase(0, name_prefix_.size());
   name.replace(name.size() - kEnding.size(), kEnding.size(), ".scale");
   const TensorView* factor = source_(name);
   return factor != nullptr && factor->shape.elems() == 1 ? this->weight(name, {1}) : Value{};

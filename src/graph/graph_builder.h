@@ -35,7 +35,10 @@ class LayerWeights {
 
 class GraphBuilder {
  public:
-  GraphBuilder(std::string file_name, WeightSource source);
+  // `target`: this is a draft graph from a file of its own. It is uploaded together with the target's graph, whose
+  // cache layers and weights it may read. Its own weights get other names in the graph than in the file, because both
+  // files have a "token_embd.weight". Must outlive the builder.
+  GraphBuilder(std::string file_name, WeightSource source, const Graph* target = nullptr);
 
   LayerWeights layer(int layer);  // the following nodes belong to this layer
   void end_layers();              // the following nodes belong to no layer
@@ -44,6 +47,9 @@ class GraphBuilder {
   Value optional_weight(std::string_view name, const Shape& shape);  // none if absent
   Value weight_or(std::string_view name, std::string_view fallback, const Shape& shape);
   bool has_weight(std::string_view name) const;
+  Value target_weight(std::string_view name);  // REQUIRES: a target
+  // The layer whose cache the target's last attention with this window reads; -1: it has none. REQUIRES: a target.
+  int target_cache_layer(int64_t window) const;
 
   Value embed(Value table);
   Value hidden_in(int64_t dim);
@@ -111,6 +117,8 @@ class GraphBuilder {
 
   std::string file_name_;
   WeightSource source_;
+  const Graph* target_;
+  std::string_view name_prefix_;  // of own weights in the graph
   Graph graph_;
   std::unordered_map<std::string, Value> weights_;
   int16_t layer_ = -1;

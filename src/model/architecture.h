@@ -17,6 +17,14 @@ struct ModelConfig {
   int64_t max_context = 0;  // positions the model was trained for
 };
 
+// A family's separate MTP file: a small decoder with queries only, which reads the cache of the model that it drafts
+// for. Input: the target's token embedding and hidden state; output: logits and a hidden state of the target's width.
+struct MtpFileArchitecture {
+  std::string_view gguf_name;
+  // The builder has the target's graph.
+  void (*build)(const ModelConfig&, const ModelConfig& target, Metadata& metadata, GraphBuilder&);
+};
+
 struct Architecture {
   std::string_view gguf_name;
   // Builds the graph of the forward pass. Errors stay in `metadata` and the builder.
@@ -26,6 +34,7 @@ struct Architecture {
   void (*build_draft)(const ModelConfig&, Metadata& metadata, GraphBuilder&) = nullptr;
   // Whether this file has a draft block. REQUIRES: build_draft.
   bool (*has_draft)(Metadata& metadata) = nullptr;
+  const MtpFileArchitecture* mtp_file = nullptr;  // nullptr: the family has none
 };
 
 extern const Architecture* const kArchitectures[];  // every family, terminated by nullptr

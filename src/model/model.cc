@@ -15,6 +15,13 @@ Result<const Architecture*> find_architecture(const GgufFile& file) {
   std::string known;
   for (const Architecture* const* a = kArchitectures; *a; ++a) {
     if ((*a)->gguf_name == name) return *a;
+    if (const MtpFileArchitecture* mtp = (*a)->mtp_file; mtp && mtp->gguf_name == name) {
+      return fail(
+          ErrorCode::unsupported,
+          "{}: this is an MTP file, which drafts for a model of the architecture '{}' and cannot run alone; pass "
+          "that model, with --speculate mtp:FILE",
+          file.name(), (*a)->gguf_name);
+    }
     known += (known.empty() ? "" : ", ") + std::string((*a)->gguf_name);
   }
   return fail(ErrorCode::unsupported, "{}: the model architecture '{}' is not supported; supported are: {}",
@@ -54,13 +61,17 @@ Result<ModelConfig> read_config(const GgufFile& file, Metadata& metadata) {
   return config;
 }
 
+WeightSource weights_of(const GgufFile& file) {
+  return [&file](std::string_view name) -> const TensorView* {
+    const GgufTensor* tensor = file.find_tensor(name);
+    return tensor ? &tensor->view : nullptr;
+  };
+}
+
 using BuildFunction = void (*)(const ModelConfig&, Metadata&, GraphBuilder&);
 
 Result<Graph> build_graph(const GgufFile& file, const ModelConfig& config, Metadata& metadata, BuildFunction build) {
-  GraphBuilder builder(file.name(), [&file](std::string_view name) -> const TensorView* {
-    const GgufTensor* tensor = file.find_tensor(name);
-    return tensor ? &tensor->view : nullptr;
-  });
+  GraphBuilder builder(file.name(), weights_of(file));
   build(config, metadata, builder);
   if (!metadata.status().ok()) return metadata.status().error();
   return builder.finish();
@@ -94,6 +105,30 @@ Result<Model> read_model(const GgufFile& file, Draft wanted) {
   const std::span<const LayerCache> draft_caches = model.draft ? model.draft->caches() : std::span<const LayerCache>();
   model.caches = merge_caches(model.graph.caches(), draft_caches);
   return model;
+}
+
+Result<Graph> read_mtp_file(const GgufFile& file, const Model& target) {
+  const MtpFileArchitecture* const architecture = target.architecture->mtp_file;
+  if (!architecture) {
+    return fail(ErrorCode::unsupported, "{}: models of the architecture '{}' have no separate MTP file", file.name(),
+                target.architecture->gguf_name);
+  }
+  ZINC_TRY(name, file.get<std::string_view>("general.architecture"));
+  if (name != architecture->gguf_name) {
+    return fail(ErrorCode::unsupported, "{}: its architecture is '{}'; an MTP file for '{}' has '{}'", file.name(),
+                sanitize_for_terminal(name), target.architecture->gguf_name, architecture->gguf_name);
+  }
+  Metadata metadata(file, architecture->gguf_name);
+  ZINC_TRY(config, read_config(file, metadata));
+  if (config.vocab_size != target.config.vocab_size) {
+    return fail(ErrorCode::unsupported,
+                "{}: it has {} logits, but the model has {}; use the MTP file that was published for this model",
+                file.name(), config.vocab_size, target.config.vocab_size);
+  }
+  GraphBuilder builder(file.name(), weights_of(file), &target.graph);
+  architecture->build(config, target.config, metadata, builder);
+  if (!metadata.status().ok()) return metadata.status().error();
+  return builder.finish();
 }
 
 }  // namespace zinc

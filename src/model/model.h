@@ -12,7 +12,7 @@ struct Model {
   const Architecture* architecture = nullptr;
   ModelConfig config;
   Graph graph;
-  std::optional<Graph> draft;      // the MTP block, if requested and present in the file
+  std::optional<Graph> draft;      // the MTP block, if requested and present in the file, or that of an MTP file
   std::vector<LayerCache> caches;  // of both graphs, per block of the file
 };
 
@@ -20,5 +20,9 @@ enum class Draft : uint8_t { skip, load };
 
 // An unknown architecture is an error that lists the supported ones.
 Result<Model> read_model(const GgufFile& file, Draft draft = Draft::skip);
+
+// The draft graph of a separate MTP file. It has no keys and values of its own: it reads those of `target`. Both files
+// must outlive it.
+Result<Graph> read_mtp_file(const GgufFile& file, const Model& target);
 
 }  // namespace zinc

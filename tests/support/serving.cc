@@ -37,16 +37,26 @@ std::filesystem::path model_path(std::string_view name) {
   return path;
 }
 
-ModelInstance load_model(const ServedFile& file) {
+namespace {
+
+ModelInstance open_model(const ServedFile& file) {
   const LoadOptions options{.backend = std::string(file.backend),
                             .n_threads = file.n_threads,
                             .kv_format = find_format(file.kv_format),
                             .draft = file.draft};
-  return std::move(ModelInstance::load(model_path(file.name), options).value());
+  return std::move(ModelInstance::open(model_path(file.name), options).value());
+}
+
+}  // namespace
+
+ModelInstance load_model(const ServedFile& file) {
+  ModelInstance model = open_model(file);
+  ZINC_CHECK(model.upload().ok());
+  return model;
 }
 
 std::unique_ptr<Engine> make_engine(const ServedFile& file, const EngineOptions& options) {
-  return std::move(Engine::create(load_model(file), options).value());
+  return std::move(Engine::create(open_model(file), options).value());
 }
 
 std::vector<TokenId> random_tokens(const Tokenizer& tokenizer, size_t n, uint32_t seed) {
