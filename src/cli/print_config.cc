@@ -9,6 +9,7 @@
 #include "cli/help_format.h"
 #include "cli/hub_settings.h"
 #include "cli/model_file.h"
+#include "cli/sampling_options.h"
 #include "cli/sanitize_line.h"
 #include "hub/resolve.h"
 
@@ -83,14 +84,16 @@ std::vector<ConfigLine> resolved_sampling(const ModelOptions& options, std::opti
   if (!file.ok()) return {};
   const RecommendedSampling r = recommended_sampling(file.value(), thinking);
   const std::string origin(r.origin);
-  return {{"temp", fmt::format("{}", r.temperature), origin},
-          {"top-k", fmt::format("{}", r.top_k), origin},
-          {"top-p", fmt::format("{}", r.top_p), origin},
-          {"min-p", fmt::format("{}", r.min_p), origin},
-          {"repeat-penalty", fmt::format("{}", r.repeat_penalty), origin},
-          {"presence-penalty", fmt::format("{}", r.presence_penalty), origin},
-          {"dry-multiplier", fmt::format("{}", r.dry_multiplier), origin},
-          {"seed", "random", "default, a new one for each answer"}};
+  const SamplingParams params = SamplingOptions().resolve(r);
+  std::vector<ConfigLine> lines;
+  for (const SamplingField& field : sampling_fields()) {
+    if (!field.is_recommended) continue;
+    std::string name(field.alias.empty() ? field.name : field.alias);
+    std::ranges::replace(name, '_', '-');
+    lines.push_back({std::move(name), field_text(field, params), origin});
+  }
+  lines.push_back({"seed", "random", "default, a new one for each answer"});
+  return lines;
 }
 
 }  // namespace zinc

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "sample/rng.h"
@@ -11,6 +12,7 @@ namespace {
 
 // A float as it was typed: 0.2, not 0.20000000298.
 json::value number(float value) { return json::value(std::strtod(fmt::format("{}", value).c_str(), nullptr)); }
+json::value number(int32_t value) { return value; }
 
 }  // namespace
 
@@ -23,15 +25,18 @@ std::string seed_error(const std::string& word) {
 }
 
 SamplingParams SamplingOptions::resolve(const RecommendedSampling& recommended) const {
-  SamplingParams out = params;
-  out.temperature = temperature.value_or(recommended.temperature);
-  out.top_k = top_k.value_or(recommended.top_k);
-  out.top_p = top_p.value_or(recommended.top_p);
-  out.min_p = min_p.value_or(recommended.min_p);
-  out.repeat_penalty = repeat_penalty.value_or(recommended.repeat_penalty);
-  out.presence_penalty = presence_penalty.value_or(recommended.presence_penalty);
+  SamplingParams out{.temperature = recommended.temperature,
+                     .top_k = recommended.top_k,
+                     .top_p = recommended.top_p,
+                     .min_p = recommended.min_p,
+                     .repeat_penalty = recommended.repeat_penalty,
+                     .presence_penalty = recommended.presence_penalty,
+                     .dry_multiplier = recommended.dry_multiplier};
+  for (const SamplingField& field : sampling_fields()) {
+    if (given.contains(field.name)) copy_field(field, params, out);
+  }
   const bool is_greedy = out.temperature <= kGreedyTemperature;  // then only a penalty that is asked for
-  out.dry_multiplier = dry_multiplier.value_or(is_greedy ? 0 : recommended.dry_multiplier);
+  if (is_greedy && !given.contains("dry_multiplier")) out.dry_multiplier = 0;
   out.seed = seed ? *seed : random_seed() >> 11;  // exact in any language that reads it from JSON
   return out;
 }
@@ -39,31 +44,38 @@ SamplingParams SamplingOptions::resolve(const RecommendedSampling& recommended) 
 Status SamplingOptions::check() const { return validate(resolve({}), /*n_vocab=*/0); }
 
 bool SamplingOptions::uses_recommended() const {
-  if (temperature && *temperature <= kGreedyTemperature) return false;  // greedy: the other settings have no effect
-  return !temperature || !top_k || !top_p || !min_p || !repeat_penalty || !presence_penalty || !dry_multiplier;
+  // Greedy: the other settings have no effect.
+  if (given.contains("temperature") && params.temperature <= kGreedyTemperature) return false;
+  return std::ranges::any_of(sampling_fields(), [&](const SamplingField& field) {
+    return field.is_recommended && !given.contains(field.name);
+  });
 }
 
 void declare_sampling_options(CLI::App& app, SamplingOptions& options) {
-  SamplingParams& p = options.params;
-  const auto add = [&app](const char* name, auto& target, const char* help) {
-    return app.add_option(name, target, help)->group("Sampling (default: the model's recommended values)");
+  const auto option_of = [](std::string_view name) {
+    std::string option = fmt::format("--{}", name);
+    std::ranges::replace(option, '_', '-');
+    return option;
   };
-  add("--temp,--temperature", options.temperature, "0: always the most likely token; higher: more random");
-  add("--top-k", options.top_k, "keep the k most likely tokens (0: off)");
-  add("--top-p", options.top_p, "keep the most likely tokens up to this cumulative probability (1: off)");
-  add("--min-p", options.min_p, "drop tokens below this fraction of the highest probability (0: off)");
-  add("--repeat-penalty", options.repeat_penalty, "penalize tokens already seen (1: off)");
-  add("--presence-penalty", options.presence_penalty, "subtract once from the logit of tokens already seen (0: off)");
-  add("--dry-multiplier", options.dry_multiplier, "DRY penalty on repeated token sequences (0: off)");
-  add("--seed", options.seed, "random seed (default: a new one for each answer)")->check(seed_error, "");
-  const auto add_more = [&app](const char* name, auto& target, const char* help) {
-    app.add_option(name, target, help)->capture_default_str()->group("Advanced sampling");
-  };
-  add_more("--frequency-penalty", p.frequency_penalty, "subtract from the logit for each earlier occurrence (0: off)");
-  add_more("--repeat-last-n", p.repeat_last_n, "number of recent tokens that these three penalties consider (-1: all)");
-  add_more("--dry-base", p.dry_base, "growth of the DRY penalty with the sequence length");
-  add_more("--dry-allowed-length", p.dry_allowed_length, "repeated sequences shorter than this are not penalized");
-  add_more("--dry-last-n", p.dry_last_n, "number of recent tokens that DRY considers (-1: all)");
+  for (const SamplingField& field : sampling_fields()) {
+    const std::string names = (field.alias.empty() ? "" : option_of(field.alias) + ",") + option_of(field.name);
+    const auto add = [&]<class T>(T SamplingParams::*member) {
+      const auto set = [&options, &field, member](T value) {
+        options.params.*member = value;
+        options.given.insert(field.name);
+      };
+      CLI::Option* const option = app.add_option_function<T>(names, set, std::string(field.help));
+      if (field.is_recommended) {
+        option->group("Sampling (default: the model's recommended values)");
+      } else {
+        option->default_str(field_text(field, SamplingParams()))->group("Advanced sampling");
+      }
+    };
+    std::visit(add, field.member);
+  }
+  app.add_option("--seed", options.seed, "random seed (default: a new one for each answer)")
+      ->check(seed_error, "")
+      ->group("Sampling (default: the model's recommended values)");
 }
 
 std::string sampling_text(const SamplingParams& p) {
@@ -80,15 +92,13 @@ std::string sampling_text(const SamplingParams& p) {
 }
 
 json::object sampling_json(const SamplingParams& p) {
-  return {{"temperature", number(p.temperature)},
-          {"top_k", p.top_k},
-          {"top_p", number(p.top_p)},
-          {"min_p", number(p.min_p)},
-          {"repeat_penalty", number(p.repeat_penalty)},
-          {"frequency_penalty", number(p.frequency_penalty)},
-          {"presence_penalty", number(p.presence_penalty)},
-          {"dry_multiplier", number(p.dry_multiplier)},
-          {"seed", p.seed}};
+  json::object out;
+  for (const SamplingField& field : sampling_fields()) {
+    if (!field.is_recommended && field.name != "frequency_penalty") continue;
+    std::visit([&](auto member) { out[field.name] = number(p.*member); }, field.member);
+  }
+  out["seed"] = p.seed;
+  return out;
 }
 
 }  // namespace zinc

@@ -6,18 +6,19 @@
 #include <CLI/CLI.hpp>
 
 #include <optional>
+#include <set>
+#include <string_view>
 
 #include "base/json.h"
-#include "graph/sampling_params.h"
+#include "graph/sampling_fields.h"
 #include "hub/recommended_sampling.h"
 
 namespace zinc {
 
 struct SamplingOptions {
-  std::optional<float> temperature, top_p, min_p, repeat_penalty, presence_penalty, dry_multiplier;
-  std::optional<int32_t> top_k;
+  SamplingParams params = {};             // values of the given options
+  std::set<std::string_view> given = {};  // SamplingField::name
   std::optional<uint64_t> seed;
-  SamplingParams params = {};  // the options without a recommended value
 
   // The given options, else the recommended values; a random seed if none is given.
   SamplingParams resolve(const RecommendedSampling& recommended) const;

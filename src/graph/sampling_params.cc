@@ -1,66 +1,27 @@
 #include "graph/sampling_params.h"
 
-#include <limits>
-#include <string_view>
+#include <variant>
+
+#include "graph/sampling_fields.h"
 
 namespace zinc {
 namespace {
 
-constexpr float kMaxRepeatPenalty = 100.0f;  // far beyond any use; keeps logits finite
-constexpr float kMinRepeatPenalty = 0.01f;
-constexpr float kMaxDryMultiplier = 1000.0f;
-constexpr float kMaxDryBase = 100.0f;
-constexpr int32_t kNoLimit = std::numeric_limits<int32_t>::max();
-
-struct FloatRange {
-  std::string_view field;
-  float value, low, high;
-};
-
-struct IntRange {
-  std::string_view field;
-  int32_t value, low, high;
-  std::string_view meaning;  // of the special values
-};
-
-Status check_floats(const SamplingParams& p) {
-  const FloatRange ranges[] = {
-      {"temperature", p.temperature, 0.0f, kMaxTemperature},
-      {"top_p", p.top_p, 0.0f, 1.0f},
-      {"min_p", p.min_p, 0.0f, 1.0f},
-      {"repeat_penalty", p.repeat_penalty, kMinRepeatPenalty, kMaxRepeatPenalty},
-      {"frequency_penalty", p.frequency_penalty, -kMaxCountPenalty, kMaxCountPenalty},
-      {"presence_penalty", p.presence_penalty, -kMaxCountPenalty, kMaxCountPenalty},
-      {"dry_multiplier", p.dry_multiplier, 0.0f, kMaxDryMultiplier},
-      {"dry_base", p.dry_base, 1.0f, kMaxDryBase},
-  };
-  for (const FloatRange& r : ranges) {
-    const bool inside = r.value >= r.low && r.value <= r.high;  // false for NaN
-    if (!inside) {
-      return fail(ErrorCode::invalid_input, "{} is {}; expected a number from {} to {}", r.field, r.value, r.low,
-                  r.high);
-    }
-  }
-  return ok_status();
+Status check_field(const SamplingField& field, float value) {
+  const float low = static_cast<float>(field.low), high = static_cast<float>(field.high);
+  const bool inside = value >= low && value <= high;  // false for NaN
+  if (inside) return ok_status();
+  return fail(ErrorCode::invalid_input, "{} is {}; expected a number from {} to {}", field.name, value, low, high);
 }
 
-Status check_ints(const SamplingParams& p) {
-  const IntRange ranges[] = {
-      {"top_k", p.top_k, 0, kNoLimit, "0 turns it off"},
-      {"repeat_last_n", p.repeat_last_n, kWholeHistory, kNoLimit,
-       "0 turns the penalties off, -1 means the whole history"},
-      {"dry_allowed_length", p.dry_allowed_length, 1, kMaxDryMatch, "shorter repetitions are not penalized"},
-      {"dry_last_n", p.dry_last_n, kWholeHistory, kNoLimit, "0 turns DRY off, -1 means the whole history"},
-  };
-  for (const IntRange& r : ranges) {
-    if (r.value < r.low) {
-      return fail(ErrorCode::invalid_input, "{} is {}; expected {} or more ({})", r.field, r.value, r.low, r.meaning);
-    }
-    if (r.value > r.high) {
-      return fail(ErrorCode::invalid_input, "{} is {}; expected at most {} ({})", r.field, r.value, r.high, r.meaning);
-    }
+Status check_field(const SamplingField& field, int32_t value) {
+  if (value < field.low) {
+    return fail(ErrorCode::invalid_input, "{} is {}; expected {} or more ({})", field.name, value, field.low,
+                field.meaning);
   }
-  return ok_status();
+  if (value <= field.high) return ok_status();
+  return fail(ErrorCode::invalid_input, "{} is {}; expected at most {} ({})", field.name, value, field.high,
+              field.meaning);
 }
 
 Status check_dry_breakers(const SamplingParams& p) {
@@ -100,8 +61,9 @@ Status check_logit_bias(const SamplingParams& p, int32_t n_vocab) {
 }  // namespace
 
 Status validate(const SamplingParams& params, int32_t n_vocab) {
-  ZINC_TRY(floats, check_floats(params));
-  ZINC_TRY(ints, check_ints(params));
+  for (const SamplingField& field : sampling_fields()) {
+    ZINC_TRY(checked, std::visit([&](auto member) { return check_field(field, params.*member); }, field.member));
+  }
   ZINC_TRY(breakers, check_dry_breakers(params));
   return check_logit_bias(params, n_vocab);
 }

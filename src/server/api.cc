@@ -1,6 +1,7 @@
 #include "server/api.h"
 
 #include "base/nearest_name.h"
+#include "graph/sampling_fields.h"
 #include "server/api_route.h"
 #include "server/embeddings.h"
 #include "server/generation.h"
@@ -87,18 +88,10 @@ json::object limits_json(const ServerLimits& limits) {
 json::object sampling_props(const SamplingParams& p) {
   json::array breakers;
   for (const std::string& breaker : p.dry_breakers) breakers.emplace_back(breaker);
-  json::object out{{"temperature", p.temperature},
-                   {"top_k", p.top_k},
-                   {"top_p", p.top_p},
-                   {"min_p", p.min_p},
-                   {"repeat_penalty", p.repeat_penalty},
-                   {"frequency_penalty", p.frequency_penalty},
-                   {"presence_penalty", p.presence_penalty},
-                   {"repeat_last_n", p.repeat_last_n},
-                   {"dry_multiplier", p.dry_multiplier},
-                   {"dry_base", p.dry_base},
-                   {"dry_allowed_length", p.dry_allowed_length},
-                   {"dry_last_n", p.dry_last_n}};
+  json::object out;
+  for (const SamplingField& field : sampling_fields()) {
+    std::visit([&](auto member) { out[field.name] = p.*member; }, field.member);
+  }
   out["dry_sequence_breakers"] = std::move(breakers);
   return out;
 }

@@ -74,7 +74,7 @@ struct ChatRequest {
   std::vector<ExtraFile> extra_files;  // of the same project, before a fill-in-the-middle prompt
 
   SamplingParams sampling;
-  std::vector<std::string> sampling_fields;  // the sampling fields that the request sets
+  std::vector<std::string> sampling_fields;  // SamplingField::name of those that the request sets
   std::optional<uint64_t> seed;
   std::vector<std::string> stop;
   std::vector<TokenId> stop_tokens;     // generation stops there; not part of the output

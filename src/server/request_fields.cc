@@ -5,68 +5,19 @@
 #include <charconv>
 
 #include "base/sanitize_for_terminal.h"
+#include "graph/sampling_fields.h"
 
 namespace zinc {
 namespace {
 
 constexpr int64_t kMaxInt = std::numeric_limits<int32_t>::max();
 
-struct FloatField {
-  std::string_view name;
-  float SamplingParams::*member;
+struct Alias {
+  std::string_view name, field;
 };
-struct IntField {
-  std::string_view name;
-  int32_t SamplingParams::*member;
-};
+constexpr Alias kAliases[] = {{"repetition_penalty", "repeat_penalty"}, {"dry_penalty_last_n", "dry_last_n"}};
 
-constexpr FloatField kFloatFields[] = {
-    {"temperature", &SamplingParams::temperature},
-    {"top_p", &SamplingParams::top_p},
-    {"min_p", &SamplingParams::min_p},
-    {"repeat_penalty", &SamplingParams::repeat_penalty},
-    {"repetition_penalty", &SamplingParams::repeat_penalty},
-    {"frequency_penalty", &SamplingParams::frequency_penalty},
-    {"presence_penalty", &SamplingParams::presence_penalty},
-    {"dry_multiplier", &SamplingParams::dry_multiplier},
-    {"dry_base", &SamplingParams::dry_base},
-};
-constexpr IntField kIntFields[] = {
-    {"top_k", &SamplingParams::top_k},
-    {"repeat_last_n", &SamplingParams::repeat_last_n},
-    {"dry_allowed_length", &SamplingParams::dry_allowed_length},
-    {"dry_last_n", &SamplingParams::dry_last_n},
-    {"dry_penalty_last_n", &SamplingParams::dry_last_n},
-};
-
-// Whether the request sets this parameter, under any of its names.
-template <class Field, size_t n>
-bool is_set(const Field (&fields)[n], const Field& wanted, const std::vector<std::string>& names) {
-  return std::ranges::any_of(fields, [&](const Field& field) {
-    return field.member == wanted.member && std::ranges::find(names, field.name) != names.end();
-  });
-}
-
-constexpr FieldDoc kSamplingDocs[] = {
-    {"temperature", "number", "0 to 2; 0 is greedy. Default: the model's."},
-    {"top_p", "number",
-     "Keeps the smallest set of most likely tokens whose probabilities add up to this; 1: off. Default: the model's."},
-    {"top_k", "integer", "Keeps the k most likely tokens; 0 or -1: off. Default: the model's."},
-    {"min_p", "number",
-     "Keeps tokens with at least this fraction of the top token's probability; 0: off. Default: the model's."},
-    {"repeat_penalty", "number",
-     "Divides the logits of tokens that occurred, 0.01 to 100; 1: off. Default: the model's."},
-    {"repetition_penalty", "number", "Alias of repeat_penalty."},
-    {"frequency_penalty", "number", "-2 to 2, subtracted from the logit per occurrence. Default 0: off."},
-    {"presence_penalty", "number",
-     "-2 to 2, subtracted from the logit once if the token occurred; 0: off. Default: the model's."},
-    {"repeat_last_n", "integer",
-     "Tokens of history, prompt included, that the three penalties consider; -1: all. Default 64."},
-    {"dry_multiplier", "number", "Strength of the DRY repetition penalty; 0: off. Default: the model's."},
-    {"dry_base", "number", "Growth of the DRY penalty with the length of a repetition. Default 1.75."},
-    {"dry_allowed_length", "integer", "Repetitions shorter than this have no DRY penalty. Default 2."},
-    {"dry_last_n", "integer", "Tokens of history that DRY searches; -1: all. Default -1."},
-    {"dry_penalty_last_n", "integer", "Alias of dry_last_n."},
+constexpr FieldDoc kOtherSamplingDocs[] = {
     {"dry_sequence_breakers", "array", "Strings that end a repetition for DRY. Default \\n : \" *"},
     {"logit_bias", "object",
      "Maps a token id (as a string) to a value from -100 to 100 that is added to its logit; at most 1024 entries. "
@@ -75,6 +26,50 @@ constexpr FieldDoc kSamplingDocs[] = {
      "Any 64-bit integer; makes sampling reproducible. Default, and -1: random, written to the log line."},
     {"ignore_eos", "boolean", "Does not stop at EOS tokens. Default false."},
 };
+
+// "Keep the k most likely tokens (0: off). 0 or more. Default: the model's."
+std::string doc_of(const SamplingField& field) {
+  std::string help(field.help);
+  help[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(help[0])));
+  const std::string_view off = field.name == "top_k" ? ", -1 as 0" : "";  // vLLM's value for "off"
+  return fmt::format("{}. {}{}. Default: {}.", help, range_text(field), off,
+                     field.is_recommended ? "the model's" : field_text(field, SamplingParams()));
+}
+
+std::span<const FieldDoc> sampling_docs() {
+  static const std::vector<std::string> texts = [] {
+    std::vector<std::string> out;
+    for (const SamplingField& field : sampling_fields()) out.push_back(doc_of(field));
+    for (const Alias& alias : kAliases) out.push_back(fmt::format("Alias of {}.", alias.field));
+    return out;
+  }();
+  static const std::vector<FieldDoc> docs = [] {
+    std::vector<FieldDoc> out;
+    const auto type_of = [](const SamplingField& field) { return field.member.index() == 0 ? "number" : "integer"; };
+    const auto field_of = [](std::string_view name) {
+      return *std::ranges::find(sampling_fields(), name, &SamplingField::name);
+    };
+    for (const SamplingField& field : sampling_fields()) out.push_back({field.name, type_of(field), texts[out.size()]});
+    for (const Alias& alias : kAliases) out.push_back({alias.name, type_of(field_of(alias.field)), texts[out.size()]});
+    out.insert(out.end(), std::begin(kOtherSamplingDocs), std::end(kOtherSamplingDocs));
+    return out;
+  }();
+  return docs;
+}
+
+void read_number(const FieldReader& fields, std::string_view name, const SamplingField& field, ChatRequest& out) {
+  if (auto* const real = std::get_if<float SamplingParams::*>(&field.member)) {
+    const auto number = fields.number(name);
+    if (!number) return;
+    out.sampling.** real = static_cast<float>(*number);
+  } else {
+    const auto number = fields.integer(name, std::numeric_limits<int32_t>::min(), kMaxInt);
+    if (!number) return;
+    const bool is_off = *number == -1 && field.name == "top_k";
+    out.sampling.*std::get<int32_t SamplingParams::*>(field.member) = is_off ? 0 : static_cast<int32_t>(*number);
+  }
+  out.sampling_fields.emplace_back(field.name);
+}
 
 constexpr std::array<std::string_view, 1> kTextParts = {"text"};
 
@@ -145,21 +140,14 @@ json::object read_message(const FieldReader& fields) {
 
 }  // namespace
 
-const std::span<const FieldDoc> kSamplingFields = kSamplingDocs;
+const std::span<const FieldDoc> kSamplingFields = sampling_docs();
 
 void read_sampling(const FieldReader& fields, ChatRequest& out) {
-  for (const FloatField& field : kFloatFields) {
-    const auto number = fields.number(field.name);
-    if (!number) continue;
-    out.sampling.*field.member = static_cast<float>(*number);
-    out.sampling_fields.emplace_back(field.name);
-  }
-  for (const IntField& field : kIntFields) {
-    const auto number = fields.integer(field.name, std::numeric_limits<int32_t>::min(), kMaxInt);
-    if (!number) continue;
-    const bool is_off = *number == -1 && field.member == &SamplingParams::top_k;  // vLLM's value for "off"
-    out.sampling.*field.member = is_off ? 0 : static_cast<int32_t>(*number);
-    out.sampling_fields.emplace_back(field.name);
+  for (const SamplingField& field : sampling_fields()) {
+    read_number(fields, field.name, field, out);
+    for (const Alias& alias : kAliases) {
+      if (alias.field == field.name) read_number(fields, alias.name, field, out);
+    }
   }
   if (fields.value("dry_sequence_breakers")) out.sampling.dry_breakers = fields.texts("dry_sequence_breakers");
   read_logit_bias(fields, out);
@@ -174,11 +162,8 @@ void read_sampling(const FieldReader& fields, ChatRequest& out) {
 }
 
 void apply_sampling_defaults(const SamplingParams& defaults, ChatRequest& out) {
-  for (const FloatField& field : kFloatFields) {
-    if (!is_set(kFloatFields, field, out.sampling_fields)) out.sampling.*field.member = defaults.*field.member;
-  }
-  for (const IntField& field : kIntFields) {
-    if (!is_set(kIntFields, field, out.sampling_fields)) out.sampling.*field.member = defaults.*field.member;
+  for (const SamplingField& field : sampling_fields()) {
+    if (!std::ranges::count(out.sampling_fields, field.name)) copy_field(field, defaults, out.sampling);
   }
   const bool is_greedy = out.sampling.temperature <= kGreedyTemperature;  // then only a penalty that is asked for
   if (is_greedy && !std::ranges::count(out.sampling_fields, "dry_multiplier")) out.sampling.dry_multiplier = 0;

@@ -86,32 +86,32 @@ export interface ChatCompletionsRequest {
   spaces_between_special_tokens?: boolean;
   /** No effect. */
   length_penalty?: number;
-  /** 0 to 2; 0 is greedy. Default: the model's. */
+  /** 0: always the most likely token; higher: more random. 0 to 2. Default: the model's. */
   temperature?: number;
-  /** Keeps the smallest set of most likely tokens whose probabilities add up to this; 1: off. Default: the model's. */
-  top_p?: number;
-  /** Keeps the k most likely tokens; 0 or -1: off. Default: the model's. */
+  /** Keep the k most likely tokens (0: off). 0 or more, -1 as 0. Default: the model's. */
   top_k?: number;
-  /** Keeps tokens with at least this fraction of the top token's probability; 0: off. Default: the model's. */
+  /** Keep the most likely tokens up to this cumulative probability (1: off). 0 to 1. Default: the model's. */
+  top_p?: number;
+  /** Drop tokens below this fraction of the highest probability (0: off). 0 to 1. Default: the model's. */
   min_p?: number;
-  /** Divides the logits of tokens that occurred, 0.01 to 100; 1: off. Default: the model's. */
+  /** Divide the logits of tokens already seen (1: off). 0.01 to 100. Default: the model's. */
   repeat_penalty?: number;
+  /** Subtract once from the logit of tokens already seen (0: off). -2 to 2. Default: the model's. */
+  presence_penalty?: number;
+  /** DRY penalty on repeated token sequences (0: off). 0 to 1000. Default: the model's. */
+  dry_multiplier?: number;
+  /** Subtract from the logit for each earlier occurrence (0: off). -2 to 2. Default: 0. */
+  frequency_penalty?: number;
+  /** Number of recent tokens, prompt included, for the repeat, presence and frequency penalties (-1: all). -1 or more. Default: 64. */
+  repeat_last_n?: number;
+  /** Growth of the DRY penalty with the sequence length. 1 to 100. Default: 1.75. */
+  dry_base?: number;
+  /** Repeated sequences shorter than this are not penalized. 1 to 50. Default: 2. */
+  dry_allowed_length?: number;
+  /** Number of recent tokens that DRY considers (-1: all). -1 or more. Default: -1. */
+  dry_last_n?: number;
   /** Alias of repeat_penalty. */
   repetition_penalty?: number;
-  /** -2 to 2, subtracted from the logit per occurrence. Default 0: off. */
-  frequency_penalty?: number;
-  /** -2 to 2, subtracted from the logit once if the token occurred; 0: off. Default: the model's. */
-  presence_penalty?: number;
-  /** Tokens of history, prompt included, that the three penalties consider; -1: all. Default 64. */
-  repeat_last_n?: number;
-  /** Strength of the DRY repetition penalty; 0: off. Default: the model's. */
-  dry_multiplier?: number;
-  /** Growth of the DRY penalty with the length of a repetition. Default 1.75. */
-  dry_base?: number;
-  /** Repetitions shorter than this have no DRY penalty. Default 2. */
-  dry_allowed_length?: number;
-  /** Tokens of history that DRY searches; -1: all. Default -1. */
-  dry_last_n?: number;
   /** Alias of dry_last_n. */
   dry_penalty_last_n?: number;
   /** Strings that end a repetition for DRY. Default \n : " * */

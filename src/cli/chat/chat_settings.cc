@@ -26,42 +26,28 @@ Result<std::optional<T>> parse_setting(std::string_view name, const std::string&
               std::integral<T> ? "whole " : "");
 }
 
-// An option without which the model's recommended value applies.
-template <class T>
-ChatSetting recommended_setting(std::string_view name, std::optional<T> SamplingOptions::*option,
-                                T SamplingParams::*param, std::string_view alias = {}) {
+ChatSetting sampling_setting(const SamplingField& field) {
+  const std::string_view name = field.alias.empty() ? field.name : field.alias;
+  const auto set = [&field, name](ChatOptions& options, const std::string& value) -> Status {
+    const auto set_member = [&]<class T>(T SamplingParams::*member) -> Status {
+      ZINC_TRY(number, parse_setting<T>(name, value));
+      options.sampling.given.erase(field.name);
+      if (number) options.sampling.given.insert(field.name);
+      options.sampling.params.*member = number.value_or(SamplingParams().*member);
+      return ok_status();
+    };
+    return std::visit(set_member, field.member);
+  };
   return {.name = name,
-          .alias = alias,
-          .set = [=](ChatOptions& options, const std::string& value) -> Status {
-            ZINC_TRY(number, parse_setting<T>(name, value));
-            options.sampling.*option = number;
-            return ok_status();
-          },
+          .alias = field.name,
+          .set = set,
           .given =
-              [=](const ChatOptions& options) {
-                const std::optional<T>& value = options.sampling.*option;
-                return value ? fmt::format("{}", *value) : std::string();
+              [&field](const ChatOptions& options) {
+                const SamplingOptions& sampling = options.sampling;
+                return sampling.given.contains(field.name) ? field_text(field, sampling.params) : std::string();
               },
-          .effective = [=](const ChatOptions&,
-                           const SamplingParams& sampling) { return fmt::format("{}", sampling.*param); }};
-}
-
-// An option with a fixed default.
-template <class T>
-ChatSetting fixed_setting(std::string_view name, T SamplingParams::*param) {
-  return {.name = name,
-          .set = [=](ChatOptions& options, const std::string& value) -> Status {
-            ZINC_TRY(number, parse_setting<T>(name, value));
-            options.sampling.params.*param = number.value_or(SamplingParams().*param);
-            return ok_status();
-          },
-          .given =
-              [=](const ChatOptions& options) {
-                const T value = options.sampling.params.*param;
-                return value != SamplingParams().*param ? fmt::format("{}", value) : std::string();
-              },
-          .effective = [=](const ChatOptions&,
-                           const SamplingParams& sampling) { return fmt::format("{}", sampling.*param); }};
+          .effective = [&field](const ChatOptions&,
+                                const SamplingParams& sampling) { return field_text(field, sampling); }};
 }
 
 // A number of tokens; `unset` stands for none.
@@ -142,26 +128,17 @@ const ChatSetting* find_setting(std::string_view typed) {
 }  // namespace
 
 const std::vector<ChatSetting>& chat_settings() {
-  static const std::vector<ChatSetting> settings = {
-      recommended_setting("temp", &SamplingOptions::temperature, &SamplingParams::temperature, "temperature"),
-      recommended_setting("top_k", &SamplingOptions::top_k, &SamplingParams::top_k),
-      recommended_setting("top_p", &SamplingOptions::top_p, &SamplingParams::top_p),
-      recommended_setting("min_p", &SamplingOptions::min_p, &SamplingParams::min_p),
-      recommended_setting("repeat_penalty", &SamplingOptions::repeat_penalty, &SamplingParams::repeat_penalty),
-      recommended_setting("presence_penalty", &SamplingOptions::presence_penalty, &SamplingParams::presence_penalty),
-      recommended_setting("dry_multiplier", &SamplingOptions::dry_multiplier, &SamplingParams::dry_multiplier),
-      seed_setting(),
-      fixed_setting("frequency_penalty", &SamplingParams::frequency_penalty),
-      fixed_setting("repeat_last_n", &SamplingParams::repeat_last_n),
-      fixed_setting("dry_base", &SamplingParams::dry_base),
-      fixed_setting("dry_allowed_length", &SamplingParams::dry_allowed_length),
-      fixed_setting("dry_last_n", &SamplingParams::dry_last_n),
-      length_setting(
-          "max_tokens", [](ChatOptions& options) -> int& { return options.max_tokens; }, 0, "num_predict"),
-      think_setting(),
-      length_setting(
-          "think_budget", [](ChatOptions& options) -> int& { return options.thinking.budget; }, -1),
-  };
+  static const std::vector<ChatSetting> settings = [] {
+    std::vector<ChatSetting> all;
+    for (const SamplingField& field : sampling_fields()) all.push_back(sampling_setting(field));
+    all.push_back(seed_setting());
+    all.push_back(length_setting(
+        "max_tokens", [](ChatOptions& options) -> int& { return options.max_tokens; }, 0, "num_predict"));
+    all.push_back(think_setting());
+    all.push_back(length_setting(
+        "think_budget", [](ChatOptions& options) -> int& { return options.thinking.budget; }, -1));
+    return all;
+  }();
   return settings;
 }
 

@@ -36,12 +36,12 @@ TEST(ChatSettings, every_sampling_and_thinking_option_is_a_setting) {
 TEST(ChatSettings, names_may_have_dashes_and_both_spellings_of_temperature) {
   ChatOptions options;
   for (const char* name : {"temp", "temperature", "--temperature"}) {
-    options.sampling.temperature.reset();
+    options.sampling = {};
     ASSERT_TRUE(set_chat_setting(name, "0.5", options).ok());
-    EXPECT_EQ(options.sampling.temperature, 0.5f);
+    EXPECT_EQ(options.sampling.resolve({}).temperature, 0.5f);
   }
   ASSERT_TRUE(set_chat_setting("top-k", "7", options).ok());
-  EXPECT_EQ(options.sampling.top_k, 7);
+  EXPECT_EQ(options.sampling.resolve({}).top_k, 7);
 }
 
 TEST(ChatSettings, invalid_values_are_rejected_in_the_words_of_the_command_line) {
@@ -79,16 +79,16 @@ TEST(ChatSettings, stored_settings_are_restored_unless_given_again) {
   stored["top_p"] = "9";  // out of range
   stored["min_p"] = 3;    // not a text
   ChatOptions after;
-  after.sampling.temperature = 1.5f;
+  ASSERT_TRUE(set_chat_setting("temp", "1.5", after).ok());
   set_missing_settings(stored, {"temp"}, after);
-  EXPECT_EQ(after.sampling.temperature, 1.5f);
+  EXPECT_EQ(after.sampling.params.temperature, 1.5f);
   EXPECT_EQ(after.sampling.seed, std::numeric_limits<uint64_t>::max());
   EXPECT_EQ(after.thinking.mode.effort, "low");
   EXPECT_EQ(after.thinking.budget, 0);
   EXPECT_EQ(after.max_tokens, 9);
   EXPECT_EQ(after.sampling.params.dry_base, 2.0f);
-  EXPECT_FALSE(after.sampling.top_p);
-  EXPECT_FALSE(after.sampling.min_p);
+  EXPECT_FALSE(after.sampling.given.contains("top_p"));
+  EXPECT_FALSE(after.sampling.given.contains("min_p"));
 }
 
 TEST(ChatSettings, context_length_is_told_to_be_an_option) {
@@ -115,8 +115,8 @@ TEST(ChatSettings, option_on_the_command_line_replaces_the_stored_value_even_wit
   EXPECT_EQ(options.max_tokens, 0);
   EXPECT_EQ(options.sampling.params.dry_base, SamplingParams().dry_base);
   EXPECT_EQ(thinking_mode_name(options.thinking.mode), "default");
-  EXPECT_EQ(options.sampling.temperature, 1.0f);
-  EXPECT_EQ(options.sampling.top_k, 7) << "not on the command line";
+  EXPECT_EQ(options.sampling.params.temperature, 1.0f);
+  EXPECT_EQ(options.sampling.params.top_k, 7) << "not on the command line";
 }
 
 }  // namespace
