@@ -27,9 +27,10 @@ struct LayerShape {
 
 struct SeqTokens {
   int slot, position, n_tokens;
+  Ints row_slots = {};  // empty: the state after the last token is written to `slot`
 };
 // Single tokens, drafts, more tokens than are in shared memory at a time, a new sequence. No full chunk.
-const std::vector<SeqTokens> kShort = {{2, 7, 1}, {0, 0, 3}, {3, 61, 19}, {1, 1, 1}, {4, 130, 2}};
+const std::vector<SeqTokens> kShort = {{2, 7, 1}, {0, 0, 3}, {3, 61, 19}, {1, 1, 1}, {4, 130, 3, {5, 4, 6}}};
 // Three sequences with full chunks, among more than a warp's of others; the second has tokens before and after its own.
 std::vector<SeqTokens> with_chunks() {
   std::vector<SeqTokens> seqs;
@@ -99,24 +100,25 @@ class DeltaLayerTest : public testing::TestWithParam<LayerShape> {
     ASSERT_TRUE(run.ok()) << run.error().message;
   }
 
-  // A step and random inputs.
   void make_step(const std::vector<SeqTokens>& seqs) {
-    const LayerShape& shape = GetParam();
-    Ints positions, seq_of_token, seq_begin = {0}, slots;
+    Ints positions, seq_of_token, seq_begin = {0}, slots, row_slots;
     for (const SeqTokens& s : seqs) {
       for (int i = 0; i < s.n_tokens; ++i) {
         positions.push_back(s.position + i);
         seq_of_token.push_back(static_cast<int>(slots.size()));
+        row_slots.push_back(i + 1 < s.n_tokens ? -1 : s.slot);
       }
+      std::ranges::copy(s.row_slots, row_slots.begin() + seq_begin.back());
       seq_begin.push_back(static_cast<int>(positions.size()));
       slots.push_back(s.slot);
     }
     n_tokens_ = seq_begin.back();
+    n_seqs_ = static_cast<int>(slots.size());
+    n_slots_ = std::max(std::ranges::max(slots), std::ranges::max(row_slots)) + 1;
     Ints counts(simt::kCounts);
     counts[simt::kTokens] = n_tokens_;
-    counts[simt::kSeqs] = static_cast<int>(slots.size());
-    n_slots_ = static_cast<int>(slots.size());
-    max_seqs_ = n_slots_ + 2;
+    counts[simt::kSeqs] = n_seqs_;
+    max_seqs_ = n_seqs_ + 2;
     seq_begin.resize(slots.size() + 3);
     slots.resize(slots.size() + 2);
     step_.counts = upload(counts);
@@ -124,7 +126,11 @@ class DeltaLayerTest : public testing::TestWithParam<LayerShape> {
     step_.seq_of_token = upload(seq_of_token);
     step_.seq_begin = upload(seq_begin);
     step_.slots = upload(slots);
+    step_.row_slots = upload(row_slots);
     step_.max_seqs = max_seqs_;
+  }
+  void make_inputs() {  // of the step's tokens
+    const LayerShape& shape = GetParam();
     x_ = random_floats(n_tokens_ * shape.n_channels());
     conv_weight_ = random_floats(shape.n_channels() * shape.n_taps);
     alpha_ = random_floats(n_tokens_ * shape.v_heads);
@@ -134,7 +140,7 @@ class DeltaLayerTest : public testing::TestWithParam<LayerShape> {
     gate_ = random_floats(n_tokens_ * shape.value_dim());
     norm_weight_ = random_floats(shape.dim);
   }
-  bool has_chunks() const { return n_tokens_ - n_slots_ >= simt::kDeltaChunk; }
+  bool has_chunks() const { return n_tokens_ - n_seqs_ >= simt::kDeltaChunk; }
   simt::ConvParams conv_params(float* states) {
     const LayerShape& s = GetParam();
     return {.step = step_,
@@ -295,20 +301,46 @@ class DeltaLayerTest : public testing::TestWithParam<LayerShape> {
   std::unique_ptr<Device> device_;
   std::vector<Buffer> buffers_;
   simt::Step step_{};
-  int n_tokens_ = 0, n_slots_ = 0, max_seqs_ = 0;
+  int n_tokens_ = 0, n_seqs_ = 0, n_slots_ = 0, max_seqs_ = 0;
   const float *x_ = nullptr, *conv_weight_ = nullptr, *alpha_ = nullptr, *beta_ = nullptr, *dt_bias_ = nullptr,
               *a_ = nullptr, *gate_ = nullptr, *norm_weight_ = nullptr;
 };
 
 TEST_P(DeltaLayerTest, is_bit_identical_to_the_kernels_of_its_ops) {
   make_step(kShort);
+  make_inputs();
   expect_same_bits();
+}
+
+TEST_P(DeltaLayerTest, writes_the_state_after_a_row_as_a_step_that_ends_there) {
+  for (const SeqTokens& seq : {SeqTokens{0, 61, 8, {1, 2, 3, 4, 5, 6, 7, 0}}, SeqTokens{0, 20, 5, {0, 3, -1, 2, 1}},
+                               SeqTokens{0, 9, 2, {-1, 1}}}) {
+    make_step({seq});
+    make_inputs();
+    const int n_floats = GetParam().slot_floats();
+    const float* const before = random_floats(n_slots_ * n_floats);
+    const Floats states = run_layer(copy_of(before, n_slots_ * n_floats)).states;
+    const auto state_of = [&](const Floats& all, int slot) {
+      return Floats(all.begin() + slot * n_floats, all.begin() + (slot + 1) * n_floats);
+    };
+    if (std::ranges::count(seq.row_slots, 0) == 0) {
+      EXPECT_TRUE(state_of(states, 0) == download(before, n_floats)) << "a slot of no row";
+    }
+    for (int row = 0; row < seq.n_tokens; ++row) {
+      const int slot = seq.row_slots[static_cast<size_t>(row)];
+      if (slot < 0) continue;
+      make_step({{0, seq.position, row + 1}});
+      const Floats expected = run_layer(copy_of(before, n_floats)).states;
+      EXPECT_TRUE(state_of(states, slot) == expected) << "row " << row << " of " << seq.n_tokens;
+    }
+  }
 }
 
 TEST_P(DeltaLayerTest, with_chunks_is_bit_identical_to_the_kernels_of_its_ops) {
   // Such dimensions, or on such a GPU, are never scanned in chunks.
   if (GetParam().dim > 128 || device_->limits().max_shared_bytes < static_cast<int>(kChunkBytes)) return;
   make_step(with_chunks());
+  make_inputs();
   expect_same_bits();
 }
 

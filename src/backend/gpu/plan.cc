@@ -54,7 +54,8 @@ void StepPlan::check(const StepInputs& in) const {
   ZINC_CHECK(in.logit_rows.size() <= in.output_rows.size());
   ZINC_CHECK(static_cast<size_t>(in.seq_begin[n_seqs]) == n_tokens && in.seq_begin[0] == 0);
   ZINC_CHECK(cache_.has_position(std::ranges::max(in.positions)));
-  ZINC_CHECK(in.sampling.empty() || (in.sampling.size() == in.output_rows.size() && in.sampling.size() <= n_seqs));
+  ZINC_CHECK(in.sampling.empty() || in.sampling.size() == in.output_rows.size());
+  check_row_slots(in);
   const size_t n_hidden = workspace(0).hidden_in_floats() * n_tokens;
   ZINC_CHECK(n_hidden == 0 || in.hidden.size() == n_hidden);
   ZINC_CHECK(n_started_ - n_waited_ < kMaxInFlight);

@@ -8,6 +8,7 @@ namespace zinc::gpu {
 namespace {
 
 constexpr size_t kUnitInts = sizeof(AttentionUnit) / sizeof(int);
+static_assert(kMaxVerificationRows == 1 + kMaxDraftTokens);
 constexpr size_t kUnitAlign = 4;  // in ints: kernels load 16 bytes
 
 struct Columns {  // of a page table, begin to end - 1
@@ -83,10 +84,11 @@ UploadLayout::UploadLayout(const Bucket& bucket, const Cache& cache, const Uploa
   seq_of_token = positions + n_tokens;
   seq_begin = seq_of_token + n_tokens;
   slots = seq_begin + n_seqs + 1;
-  output_rows = slots + n_seqs;
+  row_slots = slots + n_seqs;
+  output_rows = row_slots + n_tokens;
   logit_rows = output_rows + n_outputs;
   sampling = logit_rows + (options.has_logit_rows ? n_outputs : 0);
-  first_column = sampling + n_seqs * kSamplingInts;
+  first_column = sampling + n_outputs * kSamplingInts;
   size_t end = first_column + static_cast<size_t>(cache.n_groups()) * n_seqs;
   for (int g = 0; g < cache.n_groups() && options.attention_blocks > 0; ++g) {
     const AttentionUnitLimits limits(bucket, cache.min_kv_heads(g), options.attention_blocks, cache.max_chunks(g));
@@ -115,8 +117,10 @@ size_t fill_upload(const StepInputs& in, const UploadLayout& layout, const Cache
     fill_sampling(in.sampling[i], to + layout.sampling + i * kSamplingInts);
   }
   for (size_t s = 0; s < n_seqs; ++s) {
-    std::fill(to + layout.seq_of_token + in.seq_begin[s], to + layout.seq_of_token + in.seq_begin[s + 1],
-              static_cast<int>(s));
+    for (size_t row = static_cast<size_t>(in.seq_begin[s]); row < static_cast<size_t>(in.seq_begin[s + 1]); ++row) {
+      to[layout.seq_of_token + row] = static_cast<int>(s);
+      to[layout.row_slots + row] = in.state_slot(s, row);
+    }
   }
   size_t end = layout.page_tables;
   for (int g = 0; g < static_cast<int>(in.page_tables.size()); ++g) {

@@ -15,7 +15,7 @@ struct UploadOptions {
 
 // Offsets of the arrays, in ints.
 struct UploadLayout {
-  size_t tokens, positions, seq_of_token, seq_begin, slots, output_rows, logit_rows, sampling, first_column,
+  size_t tokens, positions, seq_of_token, seq_begin, slots, row_slots, output_rows, logit_rows, sampling, first_column,
       page_tables, n_ints;
   struct GroupUnits {  // attention units of a page group
     AttentionUnitLimits limits;

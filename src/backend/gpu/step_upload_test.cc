@@ -50,6 +50,10 @@ TEST(StepUpload, has_only_the_page_table_columns_that_the_step_reads_or_writes) 
   EXPECT_EQ(upload[kOutputs], 2);
   EXPECT_EQ(upload[layout.seq_of_token + 2], 0);
   EXPECT_EQ(upload[layout.seq_of_token + 3], 1);
+  EXPECT_EQ(std::vector(upload.begin() + static_cast<ptrdiff_t>(layout.row_slots),
+                        upload.begin() + static_cast<ptrdiff_t>(layout.row_slots + tokens.size())),
+            (std::vector{kNoSlot, kNoSlot, 2, 0}))
+      << "without row_slots, the state after a sequence's last row";
   EXPECT_EQ(upload[layout.output_rows + 1], 3);
   EXPECT_EQ(upload[layout.logit_rows], -7) << "an array of the backend";
   EXPECT_EQ(upload[kSampledRows], 2);

@@ -92,7 +92,7 @@ Status Workspace::allocate_buffers(Device& device) {
   }
   const size_t n_best = static_cast<size_t>((bucket_.max_outputs + 1) * options_.sample_splits);
   const int64_t vocab = graph_.logits() ? graph_.info(graph_.logits()).shape.elems() : 0;
-  const size_t n_chunks = static_cast<size_t>(bucket_.max_seqs * ceil_div(vocab, kSampleChunk));
+  const size_t n_chunks = static_cast<size_t>(bucket_.max_outputs * ceil_div(vocab, kSampleChunk));
   struct Part {
     Buffer& buffer;
     size_t n_bytes;

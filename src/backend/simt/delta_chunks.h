@@ -108,6 +108,7 @@ struct DeltaColumn {
   // The inputs of a token; q and k in the lane's rows.
   struct Token {
     float q[N], k[N], v, alpha, beta;
+    int slot;  // of the state after it
     ZINC_DEVICE void load(const DeltaParams& p, int h, int column, long long t) {
       const long long head = (t * p.k_heads + key_head(p, h)) * p.k_dim;
 #pragma unroll
@@ -118,9 +119,11 @@ struct DeltaColumn {
       v = column < p.v_dim ? p.v[(t * p.v_heads + h) * p.v_dim + column] : 0.0f;
       alpha = p.alpha[t * p.v_heads + h];
       beta = p.beta[t * p.v_heads + h];
+      slot = p.step.row_slots[t];
     }
   };
-  ZINC_DEVICE void update(const DeltaParams& p, int h, int column, int begin, int end) {
+  // states: of the column in slot 0, if those after the tokens are to be written.
+  ZINC_DEVICE void update(const DeltaParams& p, int h, int column, int begin, int end, float* states = nullptr) {
     if (begin >= end) return;
     Token next;
     next.load(p, h, column, begin);
@@ -142,6 +145,7 @@ struct DeltaColumn {
       }
       out = warp_sum(out, 8) * p.q_scale;
       if (threadIdx.x % 8 == 0 && column < p.v_dim) p.out[(t * p.v_heads + h) * p.v_dim + column] = out;
+      if (states && token.slot >= 0 && column < p.v_dim) store(p, states + token.slot * p.slot_floats);
     }
   }
 };

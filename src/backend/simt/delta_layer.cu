@@ -219,6 +219,7 @@ template <int kWidth>
 struct LayerStage {
   float values[kGroupTokens][kWidth];  // q, k, and v of the block's columns
   float decays[kGroupTokens], betas[kGroupTokens];
+  int slots[kGroupTokens];  // of the state after each token
 };
 
 // Convolution, norms of q and k, and the gated delta rule of a sequence, token by token; false: the step has no such
@@ -238,8 +239,8 @@ ZINC_DEVICE bool update_sequence(const DeltaLayerParams& params, int seq, LayerS
   const int first = (static_cast<int>(blockIdx.x) - h * n_tiles) * kColumns;
   DeltaTile<N, C, has_exact_dims> tile(p, first);
   const int k_dim = tile.k_dim, v_dim = tile.v_dim;
-  float* state = p.states + tokens.slot * p.slot_floats + static_cast<long long>(h) * k_dim * v_dim;
-  tile.load(state, tokens.position == 0);
+  float* states = p.states + static_cast<long long>(h) * k_dim * v_dim;
+  tile.load(states + tokens.slot * p.slot_floats, tokens.position == 0);
   const int key_dim = p.k_heads * k_dim, k_head = key_head(p, h);
   int channels[kChannels];  // negative: none
   ConvWindow<kTaps, has_exact_dims> windows[kChannels];
@@ -275,6 +276,7 @@ ZINC_DEVICE bool update_sequence(const DeltaLayerParams& params, int seq, LayerS
     if (gate >= 0 && gate < n) {
       const long long index = static_cast<long long>(begin + gate) * p.v_heads + h;
       const float alpha = p.alpha[index], beta = p.beta[index];
+      group.slots[gate] = p.step.row_slots[begin + gate];
       group.decays[gate] = expf(log_decay(p, alpha, h));
       group.betas[gate] = sigmoid(beta);
     }
@@ -302,9 +304,9 @@ ZINC_DEVICE bool update_sequence(const DeltaLayerParams& params, int seq, LayerS
       for (int c = 0; c < C; ++c) v[c] = tile.has_column(c) ? group.values[t][2 * k_dim + tile.column - first + c] : 0.0f;
       tile.update(group.values[t], group.values[t] + k_dim, v, group.decays[t], group.betas[t], p.q_scale,
                   p.out + (static_cast<long long>(begin + t) * p.v_heads + h) * v_dim);
+      if (const int slot = group.slots[t]; slot >= 0) tile.store(states + slot * p.slot_floats);
     }
   }
-  tile.store(state);
   return true;
 }
 
@@ -349,7 +351,7 @@ ZINC_KERNEL delta_finish(__grid_constant__ const DeltaFinishParams p) {
     const int seq = block / blocks_per_seq, first = block % blocks_per_seq * kFinishChannels;
     const ConvSeq tokens(p.conv, seq);
     wait_dependency();
-    return tokens.store_inputs<kFinishChannels / kThreads>(p.conv, first + static_cast<int>(threadIdx.x));
+    return tokens.store_states<kFinishChannels / kThreads>(p.conv, first + static_cast<int>(threadIdx.x));
   }
   wait_dependency();
   const int n_segments = (p.width + kSegmentElems - 1) / kSegmentElems;

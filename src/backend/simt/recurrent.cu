@@ -18,7 +18,7 @@ ZINC_KERNEL short_conv(ConvParams p) {
   if (begin >= end) return;
   ConvWindow<kMaxTaps> window;
   window.load(p, tokens, c, begin);
-  if (begin == tokens.begin) tokens.store_inputs<1>(p, c);  // the block that reads the state also updates it
+  if (begin == tokens.begin) tokens.store_states<1>(p, c);  // the block that reads the state also updates it
 #pragma unroll 4
   for (int t = begin; t < end; ++t) {
     window.push(p.x[static_cast<long long>(t) * p.n_channels + c]);
@@ -37,11 +37,10 @@ ZINC_DEVICE void delta_net(const DeltaParams& p) {
   const DeltaSpan span(p.step, seq);
   if (span.begin >= span.end || (p.leaves_chunked && span.n_chunks > 0)) return;
   const bool is_in_bounds = column < p.v_dim, is_new = p.step.positions[span.begin] == 0;
-  float* state = p.states + p.step.slots[seq] * p.slot_floats + static_cast<long long>(h) * p.k_dim * p.v_dim + column;
+  float* states = p.states + static_cast<long long>(h) * p.k_dim * p.v_dim + column;
   DeltaColumn<N> own;
-  own.load(p, state, is_new || !is_in_bounds);
-  own.update(p, h, column, span.begin, span.end);
-  if (is_in_bounds) own.store(p, state);
+  own.load(p, states + p.step.slots[seq] * p.slot_floats, is_new || !is_in_bounds);
+  own.update(p, h, column, span.begin, span.end, states);
 }
 
 // ---- decode ----

@@ -19,21 +19,43 @@ struct ConvSeq {
     position = begin < end ? p.step.positions[begin] : 0;
     states = p.states + slot * p.slot_floats;
   }
-  ZINC_DEVICE float& state_at(const ConvParams& p, int n_taps, int c, int t) const {
+  ZINC_DEVICE float state_at(const ConvParams& p, int n_taps, int c, int t) const {
     return states[static_cast<long long>((position + t - begin) % n_taps) * p.n_channels + c];
   }
-  // Updates the state of n channels, kThreads apart. REQUIRES: no other thread reads it any more.
+  // Writes the state after each row that has a slot, of n channels, kThreads apart. REQUIRES: no other thread reads the
+  // sequence's state of these channels any more.
   template <int n>
-  ZINC_DEVICE void store_inputs(const ConvParams& p, int c) const {
-    for (int t = max(begin, end - p.n_taps); t < end; ++t) {
+  ZINC_DEVICE void store_states(const ConvParams& p, int c) const {
+    int own_row = end - 1;  // whose state replaces the sequence's, when that was copied to the other slots
+    if (end - begin > 1 && end - begin <= kMaxVerificationRows) {
+      own_row = begin - 1;
+      for (int row = begin; row < end; ++row) {
+        const int to = p.step.row_slots[row];
+        if (to == slot) {
+          own_row = row;
+        } else if (to >= 0) {
+          store_inputs<n>(p, c, begin - position, row, p.states + to * p.slot_floats);
+        }
+      }
+    }
+    store_inputs<n>(p, c, begin, own_row, states);
+  }
+
+ private:
+  // Writes those inputs of the state after `last` that are not before token `first`.
+  template <int n>
+  ZINC_DEVICE void store_inputs(const ConvParams& p, int c, int first, int last, float* to) const {
+    for (int t = max(first, last + 1 - p.n_taps); t <= last; ++t) {
+      const long long at = static_cast<long long>((position + t - begin) % p.n_taps) * p.n_channels + c;
+      const float* from = t >= begin ? p.x + static_cast<long long>(t) * p.n_channels + c : states + at;
       float x[n];
 #pragma unroll
       for (int i = 0; i < n; ++i) {
-        if (c + i * kThreads < p.n_channels) x[i] = p.x[static_cast<long long>(t) * p.n_channels + c + i * kThreads];
+        if (c + i * kThreads < p.n_channels) x[i] = from[i * kThreads];
       }
 #pragma unroll
       for (int i = 0; i < n; ++i) {
-        if (c + i * kThreads < p.n_channels) state_at(p, p.n_taps, c + i * kThreads, t) = x[i];
+        if (c + i * kThreads < p.n_channels) to[at + i * kThreads] = x[i];
       }
     }
   }

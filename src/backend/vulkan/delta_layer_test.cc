@@ -45,9 +45,14 @@ Graph make_graph(conformance::CaseBuilder& m, const LayerShape& s, std::shared_p
   return std::move(c.graph);
 }
 
+// Where a step's states are: of sequence i in slot i if `states` is empty; `rows` as in StepInputs.
+struct Slots {
+  std::vector<int32_t> states = {}, rows = {};
+};
+
 class VulkanDeltaLayer : public testing::TestWithParam<std::tuple<const BackendInfo*, size_t>> {
  protected:
-  static constexpr int kSeqs = 3;
+  static constexpr int kSeqs = 3, kDraftSlots = 2;
   struct Model {
     std::unique_ptr<CacheMemory> cache;
     std::unique_ptr<Plan> plan;
@@ -67,7 +72,7 @@ class VulkanDeltaLayer : public testing::TestWithParam<std::tuple<const BackendI
 
   Model make_model(int max_tokens, int max_seqs) {
     Model model;
-    const CacheSizes sizes{.n_pages = {}, .n_slots = kSeqs, .kv_format = &k_f32};
+    const CacheSizes sizes{.n_pages = {}, .n_slots = kSeqs + kDraftSlots, .kv_format = &k_f32};
     model.cache = std::move(backend_->allocate_cache(graph_.caches(), sizes).value());
     const Bucket bucket{.max_tokens = max_tokens, .max_seqs = max_seqs, .max_outputs = max_tokens};
     model.plan = std::move(backend_->compile(graph_, *weights_, *model.cache, bucket).value());
@@ -86,7 +91,7 @@ class VulkanDeltaLayer : public testing::TestWithParam<std::tuple<const BackendI
 
   // A step with n_tokens[i] tokens of sequence seqs[i], from position[i] on; the result has kOut values per token.
   Floats run(Plan& plan, const std::vector<int32_t>& seqs, const std::vector<int>& n_tokens,
-             const std::vector<int>& begin) const {
+             const std::vector<int>& begin, const Slots& slots = {}) const {
     std::vector<int32_t> positions, seq_begin = {0};
     Floats hidden;
     for (size_t i = 0; i < seqs.size(); ++i) {
@@ -103,7 +108,8 @@ class VulkanDeltaLayer : public testing::TestWithParam<std::tuple<const BackendI
     plan.start({.tokens = tokens,
                 .positions = positions,
                 .seq_begin = seq_begin,
-                .slots = seqs,
+                .slots = slots.states.empty() ? seqs : slots.states,
+                .row_slots = slots.rows,
                 .page_tables = {},
                 .output_rows = rows,
                 .logit_rows = rows,
@@ -132,6 +138,29 @@ TEST_P(VulkanDeltaLayer, of_many_sequences_has_the_bits_of_each_alone) {
         EXPECT_EQ(Floats(row, row + kOut), expected) << "sequence " << seqs[i] << ", position " << begin[i] + t;
       }
       begin[i] += n_tokens[i];
+    }
+  }
+}
+
+TEST_P(VulkanDeltaLayer, a_sequence_continues_from_the_state_after_any_row_with_a_slot) {
+  constexpr int kBegin = 5;
+  const Model alone = make_model(1, 1);
+  std::vector<Floats> expected;
+  for (int position = 0; position < 12; ++position) expected.push_back(run(*alone.plan, {0}, {1}, {position}));
+  for (const int max_tokens : {16, 128}) {  // without and with chunks
+    const Model batch = make_model(max_tokens, kSeqs);
+    run(*batch.plan, {0}, {kBegin}, {0});
+    // After positions 5, 6 and 8; slot 0 is the sequence's own, and another sequence is in the step.
+    const Floats rows = run(*batch.plan, {1, 0}, {2, 4}, {0, kBegin}, {.rows = {kNoSlot, 1, 3, 0, kNoSlot, 4}});
+    for (int row = 0; row < 4; ++row) {
+      const auto of_row = rows.begin() + (2 + row) * kOut;
+      EXPECT_EQ(Floats(of_row, of_row + kOut), expected[static_cast<size_t>(kBegin + row)]) << "row " << row;
+    }
+    for (const auto& [slot, position] : {std::pair{3, 6}, {0, 7}, {4, 9}}) {
+      for (int next = position; next < position + 2; ++next) {
+        EXPECT_EQ(run(*batch.plan, {0}, {1}, {next}, {.states = {slot}}), expected[static_cast<size_t>(next)])
+            << "slot " << slot << ", position " << next << ", steps of up to " << max_tokens << " tokens";
+      }
     }
   }
 }

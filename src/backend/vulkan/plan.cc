@@ -107,6 +107,7 @@ void VulkanPlan::fill_step_params(size_t index) {
                                   .seq_of_token = address(layout.seq_of_token),
                                   .seq_begin = address(layout.seq_begin),
                                   .slots = address(layout.slots),
+                                  .row_slots = address(layout.row_slots),
                                   .output_rows = address(layout.output_rows),
                                   .logit_rows = address(layout.logit_rows),
                                   .sampling = address(layout.sampling),

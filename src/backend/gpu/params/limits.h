@@ -18,8 +18,9 @@ inline constexpr int kAttentionUnitPartial = 7;  // index of its first_partial
 inline constexpr int kMaxPageGroups = 4;         // KV page groups of a model
 inline constexpr int kMaxTaps = 8;               // taps of a short convolution
 inline constexpr int kMaxExperts = 1024;
-inline constexpr int kDeltaChunk = 64;   // tokens per chunk of the chunked gated delta rule
-inline constexpr int kSampleChunk = 64;  // logits per chunk whose maximum is stored for sampling
+inline constexpr int kDeltaChunk = 64;          // tokens per chunk of the chunked gated delta rule
+inline constexpr int kMaxVerificationRows = 8;  // of a sequence; in longer ones only the last row has a state slot
+inline constexpr int kSampleChunk = 64;         // logits per chunk whose maximum is stored for sampling
 
 // Index of each count in the step's upload.
 enum Count : int {

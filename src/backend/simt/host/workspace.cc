@@ -215,6 +215,7 @@ Status Workspace::allocate_step(gpu::Device& device) {
            .seq_of_token = base + layout().seq_of_token,
            .seq_begin = base + layout().seq_begin,
            .slots = base + layout().slots,
+           .row_slots = base + layout().row_slots,
            .output_rows = base + layout().output_rows,
            .first_column = base + layout().first_column,
            .last_sampled = reinterpret_cast<int*>(cache_.last_sampled()),

@@ -24,6 +24,7 @@ struct Step {
   const int* seq_of_token;  // [T]
   const int* seq_begin;     // [S+1]
   const int* slots;         // [S]
+  const int* row_slots;     // [T]: where the recurrent state after the row is written; negative: nowhere
   const int* output_rows;   // [R]
   const int* first_column;  // [page groups, max_seqs]: the first page table column in the upload
   int* last_sampled;        // [slots]

@@ -29,7 +29,8 @@ struct CounterSync {
 namespace shader {
 
 struct StepParams {
-  uint64_t counts, tokens, positions, seq_of_token, seq_begin, slots, output_rows, logit_rows, sampling, first_column;
+  uint64_t counts, tokens, positions, seq_of_token, seq_begin, slots, row_slots, output_rows, logit_rows;
+  uint64_t sampling, first_column;
   uint64_t hidden_in;                        // [T, dim] from the host
   uint64_t last_sampled;                     // [slots]
   uint64_t sampled, logits_out, hidden_out;  // read by the host

@@ -8,23 +8,15 @@
 #include "short_conv.glsl"
 #include "counter_sync.glsl"
 
+const int kStateChannels = kFinishChannels / kThreads;
+#include "conv_state.glsl"
+
 layout(set = 0, binding = 0, scalar) uniform Block { DeltaFinishParams p; };
 
-void store_inputs(int workgroup) {
-  int n_tiles = (p.conv.n_channels + kFinishChannels - 1) / kFinishChannels, seq = workgroup / n_tiles, n_taps = p.conv.n_taps;
+void store_conv_states(int workgroup) {
+  int n_tiles = (p.conv.n_channels + kFinishChannels - 1) / kFinishChannels, seq = workgroup / n_tiles;
   if (seq >= step_count(kSeqs)) return;
-  int begin = Ints(step.seq_begin).data[seq], end = Ints(step.seq_begin).data[seq + 1];
-  if (begin >= end) return;
-  int first_position = Ints(step.positions).data[begin];
-  uint64_t state = conv_state(p.conv, Ints(step.slots).data[seq]);
-  for (int t = max(begin, end - n_taps); t < end; ++t) {
-    [[unroll]] for (int i = 0; i < kFinishChannels / kThreads; ++i) {
-      int c = workgroup % n_tiles * kFinishChannels + i * kThreads + thread_id();
-      if (c >= p.conv.n_channels) continue;
-      Floats(state).data[state_index(p.conv, first_position + t - begin, c)] =
-          CoherentFloats(p.conv.x).data[t * p.conv.n_channels + c];
-    }
-  }
+  store_states(p.conv, conv_seq(seq), workgroup % n_tiles * kFinishChannels + thread_id());
 }
 
 void norm_heads(int workgroup) {
@@ -54,7 +46,7 @@ void main() {
   if (workgroup < 0) {
     norm_heads(int(gl_WorkGroupID.x));
   } else {
-    store_inputs(workgroup);
+    store_conv_states(workgroup);
   }
   signal_done(p.sync);
 }

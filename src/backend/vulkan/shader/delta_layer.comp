@@ -24,6 +24,7 @@ layout(set = 0, binding = 0, scalar) uniform Block { DeltaDecodeParams p; };
 
 shared vec4 values[kGroupTokens * kWidth / 4];
 shared vec2 token_gates[kGroupTokens];  // decay, beta
+shared int token_slots[kGroupTokens];   // of the state after each token
 
 vec4 state_rows[kVec4s][4];  // four columns of the rows first_row(i) + c
 int column;                  // the first of them
@@ -198,9 +199,8 @@ void scan_sequence() {
   int begin = Ints(step.seq_begin).data[seq], end = Ints(step.seq_begin).data[seq + 1];
   if (begin >= end) return;
   int slot = Ints(step.slots).data[seq], position = Ints(step.positions).data[begin];
-  uint64_t state = delta_state(d, slot, h);
   column = first + thread_id() / 8 * 4;
-  load_columns(state, position == 0);
+  load_columns(delta_state(d, slot, h), position == 0);
   load_channels(conv_state(p.conv, slot), position, h, first);
   float dt_bias = Floats(d.dt_bias).data[h], a = Floats(d.a).data[h];
   wait_producers(p.sync);
@@ -211,15 +211,18 @@ void scan_sequence() {
       int gate = (t + thread_id()) * d.v_heads + h;
       Gates gates = gates_of(CoherentFloats(d.alpha).data[gate], CoherentFloats(d.beta).data[gate], dt_bias, a);
       token_gates[thread_id()] = vec2(gates.decay, gates.beta);
+      token_slots[thread_id()] = Ints(step.row_slots).data[t + thread_id()];
     }
     convolve(n);
     barrier();
     norm_heads(n);
     barrier();
-    for (int i = 0; i < n; ++i) write_output(t + i, h, update(i));
+    for (int i = 0; i < n; ++i) {
+      write_output(t + i, h, update(i));
+      if (token_slots[i] >= 0) store_columns(delta_state(d, token_slots[i], h));
+    }
     barrier();  // all have read the group
   }
-  store_columns(state);
 }
 
 void main() {

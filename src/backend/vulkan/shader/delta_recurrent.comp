@@ -100,6 +100,7 @@ void scan_sequence() {
   DeltaParams d = p.delta;
   int column_in_tile = thread_id() / 8, column = first_column + column_in_tile;
   bool is_in_bounds = column < d.v_dim;
+  bool has_row_slots = range.end - range.begin > 1 && range.end - range.begin <= kMaxVerificationRows;
   uint64_t state = delta_state(d, Ints(step.slots).data[seq], h);
   load_state(d, state, column, is_in_bounds && Ints(step.positions).data[begin] > 0);
   wait_producers(p.sync);
@@ -111,13 +112,19 @@ void scan_sequence() {
     if (t + kTileTokens < end) load_tokens(t + kTileTokens, end, h, first_column);
     int n_tokens = min(kTileTokens, end - t);
     int i = 0;
-    for (; i + kReducedTokens <= n_tokens; i += kReducedTokens) scan_tokens(i, kReducedTokens, column_in_tile);
-    for (; i < n_tokens; ++i) scan_tokens(i, 1, column_in_tile);
+    for (; !has_row_slots && i + kReducedTokens <= n_tokens; i += kReducedTokens) {
+      scan_tokens(i, kReducedTokens, column_in_tile);
+    }
+    for (; i < n_tokens; ++i) {
+      scan_tokens(i, 1, column_in_tile);
+      int slot = has_row_slots ? Ints(step.row_slots).data[t + i] : -1;
+      if (slot >= 0) store_state(d, delta_state(d, slot, h), column, is_in_bounds);
+    }
     barrier();
     write_tokens(t, end, h, first_column);
     barrier();
   }
-  store_state(d, state, column, is_in_bounds);
+  if (!has_row_slots) store_state(d, state, column, is_in_bounds);
 }
 
 void main() {

@@ -6,33 +6,28 @@
 #include "short_conv.glsl"
 #include "counter_sync.glsl"
 
-layout(set = 0, binding = 0, scalar) uniform Block { ShortConvParams p; };
+const int kStateChannels = 1;
+#include "conv_state.glsl"
 
-int seq_begin, first_position;  // the sequence's first token in the step, and its position
+layout(set = 0, binding = 0, scalar) uniform Block { ShortConvParams p; };
 
 float x_at(int t, int c) { return CoherentFloats(p.conv.x).data[t * p.conv.n_channels + c]; }
 
 void convolve() {
-  int c = int(gl_GlobalInvocationID.x), seq = int(gl_WorkGroupID.y), n_taps = p.conv.n_taps;
-  if (c >= p.conv.n_channels || seq >= step_count(kSeqs)) return;
-  seq_begin = Ints(step.seq_begin).data[seq];
-  int seq_end = Ints(step.seq_begin).data[seq + 1];
-  int begin = seq_begin + int(gl_WorkGroupID.z) * kConvTokens, end = min(seq_end, begin + kConvTokens);
+  int c = int(gl_GlobalInvocationID.x), n_taps = p.conv.n_taps;
+  if (c >= p.conv.n_channels || int(gl_WorkGroupID.y) >= step_count(kSeqs)) return;
+  ConvSeq seq = conv_seq(int(gl_WorkGroupID.y));
+  int begin = seq.begin + int(gl_WorkGroupID.z) * kConvTokens, end = min(seq.end, begin + kConvTokens);
   if (begin >= end) return;
-  first_position = Ints(step.positions).data[seq_begin];
-  uint64_t state = conv_state(p.conv, Ints(step.slots).data[seq]);
+  uint64_t state = conv_state(p.conv, seq.slot);
   float weight[kMaxTaps], window[kMaxTaps];  // right-aligned, the newest last
   [[unroll]] for (int j = 0; j < kMaxTaps; ++j) {
-    int tap = j - (kMaxTaps - n_taps), t = begin - kMaxTaps + j, position = first_position + t - seq_begin;
+    int tap = j - (kMaxTaps - n_taps), t = begin - kMaxTaps + j, position = seq.first_position + t - seq.begin;
     weight[j] = tap >= 0 ? Floats(p.conv.weight).data[c * n_taps + tap] : 0.0;
     window[j] = 0;
-    if (tap >= 1 && position >= 0) window[j] = t >= seq_begin ? x_at(t, c) : Floats(state).data[state_index(p.conv, position, c)];
+    if (tap >= 1 && position >= 0) window[j] = t >= seq.begin ? x_at(t, c) : Floats(state).data[state_index(p.conv, position, c)];
   }
-  if (begin == seq_begin) {  // the workgroup that reads the state also updates it
-    for (int t = max(seq_begin, seq_end - n_taps); t < seq_end; ++t) {
-      Floats(state).data[state_index(p.conv, first_position + t - seq_begin, c)] = x_at(t, c);
-    }
-  }
+  if (begin == seq.begin) store_states(p.conv, seq, c);  // the workgroup that reads the state also updates it
   for (int t = begin; t < end; ++t) {
     [[unroll]] for (int j = 0; j + 1 < kMaxTaps; ++j) window[j] = window[j + 1];
     window[kMaxTaps - 1] = x_at(t, c);
