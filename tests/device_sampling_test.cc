@@ -23,10 +23,11 @@ std::vector<const BackendInfo*> sampling_backends() {
   return all;
 }
 
-// A graph whose logits are its input: one row per sequence.
+// A graph whose logits are its input. Every sequence has rows_per_sequence rows.
 class Rows {
  public:
-  Rows(const BackendInfo& info, int64_t vocab, int n_rows) : n_rows_(static_cast<size_t>(n_rows)) {
+  Rows(const BackendInfo& info, int64_t vocab, int n_rows, int rows_per_sequence = 1)
+      : n_rows_(static_cast<size_t>(n_rows)), rows_per_sequence_(rows_per_sequence) {
     GraphBuilder g("rows", [](std::string_view) { return nullptr; });
     g.logits(g.rows(g.hidden_in(vocab)));
     graph_ = std::move(g.finish().value());
@@ -34,23 +35,27 @@ class Rows {
     const Graph* const graph = &graph_;
     weights_ = std::move(backend_->upload({&graph, 1}, [](auto) {}).value());
     cache_ = std::move(backend_->allocate_cache({}, {.n_pages = {}, .n_slots = n_rows, .kv_format = &k_f32}).value());
-    plan_ = std::move(
-        backend_->compile(graph_, *weights_, *cache_, {.max_tokens = n_rows, .max_seqs = n_rows, .max_outputs = n_rows})
-            .value());
+    const Bucket bucket{.max_tokens = n_rows, .max_seqs = n_rows / rows_per_sequence, .max_outputs = n_rows};
+    plan_ = std::move(backend_->compile(graph_, *weights_, *cache_, bucket).value());
   }
 
   std::vector<TokenId> sampled(const std::vector<Logits>& rows, const std::vector<DeviceSampling>& sampling) {
     std::vector<float> hidden;
     for (const Logits& row : rows) hidden.insert(hidden.end(), row.begin(), row.end());
     const std::vector<TokenId> tokens(rows.size(), 0);
-    const std::vector<int32_t> positions(rows.size(), 0);
-    std::vector<int32_t> each(rows.size() + 1);
-    for (size_t i = 0; i < each.size(); ++i) each[i] = static_cast<int32_t>(i);
-    const std::span<const int32_t> row_ids = std::span(each).first(rows.size());
+    std::vector<int32_t> positions, row_ids, seq_begin, slots;
+    for (int32_t row = 0; row < std::ssize(rows); ++row) {
+      row_ids.push_back(row);
+      positions.push_back(row % rows_per_sequence_);
+      if (row % rows_per_sequence_ > 0) continue;
+      slots.push_back(static_cast<int32_t>(slots.size()));
+      seq_begin.push_back(row);
+    }
+    seq_begin.push_back(static_cast<int32_t>(rows.size()));
     plan_->start({.tokens = tokens,
                   .positions = positions,
-                  .seq_begin = each,
-                  .slots = row_ids,
+                  .seq_begin = seq_begin,
+                  .slots = slots,
                   .page_tables = {},
                   .output_rows = row_ids,
                   .sampling = sampling,
@@ -65,6 +70,7 @@ class Rows {
 
  private:
   size_t n_rows_;
+  int rows_per_sequence_;
   Graph graph_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<DeviceWeights> weights_;
@@ -115,13 +121,15 @@ std::vector<SamplingParams> all_parameters() {
 
 class DeviceSamplingTest : public testing::TestWithParam<const BackendInfo*> {
  protected:
-  static void expect_host_tokens(int vocab, const std::vector<SamplingParams>& parameters = all_parameters());
+  static void expect_host_tokens(int vocab, const std::vector<SamplingParams>& parameters = all_parameters(),
+                                 int rows_per_sequence = 1);
 };
 
-void DeviceSamplingTest::expect_host_tokens(int vocab, const std::vector<SamplingParams>& parameters) {
+void DeviceSamplingTest::expect_host_tokens(int vocab, const std::vector<SamplingParams>& parameters,
+                                            int rows_per_sequence) {
   std::mt19937 random(7);
   Sampler sampler;
-  Rows rows(*GetParam(), vocab, 32);
+  Rows rows(*GetParam(), vocab, 32, rows_per_sequence);
   std::vector<Logits> logits;
   std::vector<DeviceSampling> sampling;
   std::vector<TokenId> expected;
@@ -156,6 +164,12 @@ TEST_P(DeviceSamplingTest, equals_the_host_sampler_with_a_small_vocabulary) { ex
 TEST_P(DeviceSamplingTest, equals_the_host_sampler_with_a_large_vocabulary) { expect_host_tokens(5003); }
 TEST_P(DeviceSamplingTest, equals_the_host_sampler_with_more_chunks_than_threads) {
   expect_host_tokens(70001, {{}, {.top_p = 0.95f}, {.min_p = 0.05f}, {.top_k = 900, .top_p = 0.9f}});
+}
+
+TEST_P(DeviceSamplingTest, every_row_of_a_sequence_has_its_own_parameters) {
+  expect_host_tokens(500,
+                     {{}, {.temperature = 1}, {.temperature = 0.5f, .top_k = 7}, {.temperature = 1, .top_p = 0.4f}},
+                     1 + kMaxDraftTokens);
 }
 
 TEST_P(DeviceSamplingTest, the_token_is_negative_if_no_logit_can_be_sampled) {
