@@ -246,18 +246,25 @@ Value GraphBuilder::l2_norm(Value x, float eps) {
   return add_node(Op::norm, {x}, NormParams{NormKind::l2, eps}, like(x, info(x).shape));
 }
 
-Value GraphBuilder::rope(Value x, const RopeParams& params, Value freq_factors) {
-  if (!usable(Op::rope, {.activations = {x}, .optional_weights = {freq_factors}}) || !has_token_rows(Op::rope, x))
-    return {};
+Value GraphBuilder::rope(Value x, const RopeParams& params, Value freq_factors, Value long_factors) {
+  if (!usable(Op::rope, {.activations = {x}, .optional_weights = {freq_factors, long_factors}})) return {};
+  if (!has_token_rows(Op::rope, x)) return {};
   const Shape& shape = info(x).shape;
   const bool dims_fit = params.n_dims > 0 && params.n_dims % 2 == 0 && params.n_dims <= shape.inner();
   if (!require(shape.n_dims() == 2 && dims_fit, Op::rope, "the rotated dimensions do not fit the heads")) return {};
   if (!require(is_positive(params.theta) && is_positive(params.position_scale), Op::rope,
                "base and scale must be positive"))
     return {};
-  const bool factors_fit = !freq_factors || info(freq_factors).shape == Shape{params.n_dims / 2};
-  if (!require(factors_fit, Op::rope, "there must be one frequency factor per rotated pair")) return {};
-  return add_node(Op::rope, {x, freq_factors}, params, like(x, shape));
+  const auto fits = [&](Value factors) { return !factors || info(factors).shape == Shape{params.n_dims / 2}; };
+  if (!require(fits(freq_factors) && fits(long_factors), Op::rope,
+               "there must be one frequency factor per rotated pair"))
+    return {};
+  const bool is_longrope = params.extension.kind == RopeExtensionKind::longrope;
+  if (!require(is_longrope ? freq_factors && long_factors : !long_factors, Op::rope,
+               "longrope, and only longrope, has long and short factors")) {
+    return {};
+  }
+  return add_node(Op::rope, {x, freq_factors, long_factors}, params, like(x, shape));
 }
 
 Value GraphBuilder::attention(const AttentionInputs& in, const AttentionParams& params) {

@@ -56,7 +56,7 @@ class GraphBuilder {
   Value linear(Value x, Value weight, Value bias = {});
   Value rms_norm(Value x, Value weight, float eps);  // weight none: no scaling
   Value l2_norm(Value x, float eps);
-  Value rope(Value x, const RopeParams& params, Value freq_factors = {});
+  Value rope(Value x, const RopeParams& params, Value freq_factors = {}, Value long_factors = {});
   struct AttentionInputs {
     Value q, k, v;  // k and v none: read the cache of `cache_layer`
     Value sinks = {};

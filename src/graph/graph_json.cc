@@ -29,6 +29,11 @@ json::object params_json(const RopeParams& p) {
                    {"beta_fast", p.yarn.beta_fast},
                    {"beta_slow", p.yarn.beta_slow}};
   }
+  if (p.extension.kind != RopeExtensionKind::none) {
+    out["extension"] = {{"kind", p.extension.kind == RopeExtensionKind::yarn ? "yarn" : "longrope"},
+                        {"context", p.extension.context},
+                        {"max_context", p.extension.max_context}};
+  }
   return out;
 }
 json::object params_json(const AttentionParams& p) {

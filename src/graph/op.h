@@ -44,6 +44,15 @@ struct YarnParams {
   float beta_fast = 32, beta_slow = 1;
 };
 
+// Extension of the context for sequences that need it (StepInputs::rope_scalings). Those up to `context` positions have
+// RoPE scaling 0, the parameters as they are. yarn: scaling s stretches the context by s + 1 with YaRN. longrope:
+// scaling 1 has the long factors instead of the short ones.
+enum class RopeExtensionKind : uint8_t { none, yarn, longrope };
+struct RopeExtension {
+  RopeExtensionKind kind = RopeExtensionKind::none;
+  int64_t context = 0, max_context = 0;  // positions: without, and with the largest extension
+};
+
 struct RopeParams {
   RopePairs pairs = RopePairs::halves;
   int64_t n_dims = 0;  // rotated leading dimensions of each head
@@ -51,6 +60,7 @@ struct RopeParams {
   float position_scale = 1;  // 1 / context extension factor
   float amplitude = 1;       // factor on the rotated pairs (attention factor)
   YarnParams yarn = {};
+  RopeExtension extension = {};
 };
 
 struct AttentionParams {

@@ -6,11 +6,11 @@
 #define UNARY_OP(name) OP(name)
 #endif
 
-OP(embed)        // table -> [T, dim]: the row of each token
-OP(hidden_in)    // -> [T, dim]: hidden states passed with the step (draft graphs)
-OP(linear)       // x [.., in], weight [out, in], bias? [out] -> [.., out]
-OP(norm)         // x, weight? -> x's shape: each innermost row normalized
-OP(rope)         // x [T, heads, head_dim], freq_factors? [n_dims/2] -> same: rotated by position
+OP(embed)      // table -> [T, dim]: the row of each token
+OP(hidden_in)  // -> [T, dim]: hidden states passed with the step (draft graphs)
+OP(linear)     // x [.., in], weight [out, in], bias? [out] -> [.., out]
+OP(norm)       // x, weight? -> x's shape: each innermost row normalized
+OP(rope)  // x [T, heads, head_dim], freq_factors? [n_dims/2], long_factors? [n_dims/2] -> same: rotated by position
 OP(attention)    // q [T, heads, k_dim], k? [T, kv_heads, k_dim], v? [T, kv_heads, v_dim], sinks? [heads] -> [T,
                  //   heads*v_dim]
 OP(gated_act)    // gate, up -> up's shape: act(gate) * up; a gate of width 1 is broadcast over the row

@@ -4,8 +4,25 @@
 #include <cmath>
 
 #include "base/sanitize_for_terminal.h"
+#include "graph/rope.h"
 
 namespace zinc {
+namespace {
+
+int64_t original_context(Metadata& m) {
+  constexpr std::string_view kOriginal = "rope.scaling.original_context_length";
+  return m.count(m.has(kOriginal) ? kOriginal : "context_length");
+}
+
+// A file that extends the context by itself keeps that for every sequence; others can be extended per sequence.
+RopeExtension read_extension(Metadata& m, const std::string& scaling, const RopeParams& rope) {
+  const int64_t trained = m.count_or("context_length", 0);
+  if (scaling == "longrope") return {RopeExtensionKind::longrope, original_context(m), trained};
+  if (scaling == "yarn" || rope.position_scale != 1 || trained == 0) return {};
+  return {RopeExtensionKind::yarn, trained, kMaxRopeScalings * trained};
+}
+
+}  // namespace
 
 RopeParams read_rope(Metadata& m, RopePairs pairs, int64_t head_dim) {
   RopeParams rope;
@@ -16,18 +33,22 @@ RopeParams read_rope(Metadata& m, RopePairs pairs, int64_t head_dim) {
   const float factor = m.real_or("rope.scaling.factor", m.real_or("rope.scale_linear", 0));
   if (scaling != "none" && factor > 0) rope.position_scale = 1 / factor;
   rope.amplitude = m.real_or("rope.scaling.attn_factor", 1);
+  rope.yarn.beta_fast = m.real_or("rope.scaling.yarn_beta_fast", rope.yarn.beta_fast);
+  rope.yarn.beta_slow = m.real_or("rope.scaling.yarn_beta_slow", rope.yarn.beta_slow);
+  rope.extension = read_extension(m, scaling, rope);
   if (scaling == "yarn") {
-    constexpr std::string_view kOriginal = "rope.scaling.original_context_length";
-    const int64_t original = m.count(m.has(kOriginal) ? kOriginal : "context_length");
-    rope.yarn.original_context = static_cast<float>(original);
-    rope.yarn.beta_fast = m.real_or("rope.scaling.yarn_beta_fast", rope.yarn.beta_fast);
-    rope.yarn.beta_slow = m.real_or("rope.scaling.yarn_beta_slow", rope.yarn.beta_slow);
-    rope.amplitude *= 1 + 0.1f * std::log(std::max(1.0f, 1 / rope.position_scale));  // only for an extended context
-  } else if (scaling != "none" && scaling != "linear") {
-    m.fail_with(fail(ErrorCode::unsupported, "{}: metadata '{}' is '{}'; supported are none, linear, yarn",
+    extend_with_yarn(rope, original_context(m));
+  } else if (scaling != "none" && scaling != "linear" && scaling != "longrope") {
+    m.fail_with(fail(ErrorCode::unsupported, "{}: metadata '{}' is '{}'; supported are none, linear, yarn, longrope",
                      m.file().name(), m.full_key("rope.scaling.type"), sanitize_for_terminal(scaling)));
   }
   return rope;
+}
+
+RopeFactors read_rope_factors(GraphBuilder& g, const RopeParams& rope) {
+  const Shape shape{rope.n_dims / 2};
+  if (rope.extension.kind != RopeExtensionKind::longrope) return {g.optional_weight("rope_freqs.weight", shape), {}};
+  return {g.weight("rope_factors_short.weight", shape), g.weight("rope_factors_long.weight", shape)};
 }
 
 float default_attention_scale(int64_t head_dim) { return 1 / std::sqrt(static_cast<float>(head_dim)); }
@@ -49,8 +70,8 @@ Value attention_block(GraphBuilder& g, const LayerWeights& w, int layer, Value x
     k = g.rms_norm(k, w("attn_k_norm.weight", {d.head_dim}), options.qk_norm_eps);
   }
   if (options.use_rope) {
-    q = g.rope(q, options.rope, options.freq_factors);
-    k = g.rope(k, options.rope, options.freq_factors);
+    q = g.rope(q, options.rope, options.rope_factors.short_factors, options.rope_factors.long_factors);
+    k = g.rope(k, options.rope, options.rope_factors.short_factors, options.rope_factors.long_factors);
   }
   const Value a = g.attention({q, k, v, options.sinks},
                               {.cache_layer = layer, .scale = options.scale, .window = options.window});  // [T, q_dim]

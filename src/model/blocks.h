@@ -12,6 +12,11 @@ namespace zinc {
 
 // RoPE parameters from the keys rope.freq_base, rope.dimension_count and rope.scaling.*.
 RopeParams read_rope(Metadata& metadata, RopePairs pairs, int64_t head_dim);
+// The divisors of the RoPE frequencies: rope_freqs.weight if the file has it, or those of longrope.
+struct RopeFactors {
+  Value short_factors = {}, long_factors = {};  // the first: of every sequence, unless the RoPE is longrope
+};
+RopeFactors read_rope_factors(GraphBuilder& g, const RopeParams& rope);
 
 // 1 / sqrt(head_dim), the usual scale of attention scores.
 float default_attention_scale(int64_t head_dim);
@@ -27,7 +32,7 @@ struct AttentionDims {
 struct AttentionOptions {
   RopeParams rope;
   bool use_rope = true;
-  Value freq_factors = {};
+  RopeFactors rope_factors = {};
   float qk_norm_eps = 0;
   float scale = 1;
   int64_t window = 0;

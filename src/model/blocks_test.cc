@@ -103,9 +103,42 @@ TEST(ReadRope, yarn_without_extension_does_not_scale_attention) {
   }
 }
 
+bool has_extension(const RopeOutcome& outcome, RopeExtensionKind kind, int64_t context, int64_t max_context) {
+  const RopeExtension& e = outcome.rope.extension;
+  return outcome.error.empty() && e.kind == kind && e.context == context && e.max_context == max_context;
+}
+
+TEST(ReadRope, a_context_without_an_extension_can_be_extended_per_sequence) {
+  const auto writer = [] { return GgufWriter().add("toy.context_length", uint32_t{1000}); };
+  EXPECT_TRUE(has_extension(read(writer()), RopeExtensionKind::yarn, 1000, 4000));
+  EXPECT_TRUE(has_extension(read(writer().add("toy.rope.scaling.type", "none")), RopeExtensionKind::yarn, 1000, 4000));
+  EXPECT_TRUE(has_extension(read(GgufWriter()), RopeExtensionKind::none, 0, 0));
+}
+
+TEST(ReadRope, a_context_that_the_file_extends_is_not_extended_further) {
+  for (const char* type : {"linear", "yarn"}) {
+    const RopeOutcome outcome = read(GgufWriter()
+                                         .add("toy.context_length", uint32_t{1000})
+                                         .add("toy.rope.scaling.type", type)
+                                         .add("toy.rope.scaling.factor", 2.0f));
+    EXPECT_TRUE(has_extension(outcome, RopeExtensionKind::none, 0, 0)) << type;
+  }
+}
+
+TEST(ReadRope, longrope_is_for_sequences_beyond_the_original_context) {
+  const RopeOutcome outcome = read(GgufWriter()
+                                       .add("toy.context_length", uint32_t{131072})
+                                       .add("toy.rope.scaling.type", "longrope")
+                                       .add("toy.rope.scaling.original_context_length", uint32_t{4096})
+                                       .add("toy.rope.scaling.attn_factor", 1.19f));
+  EXPECT_TRUE(has_extension(outcome, RopeExtensionKind::longrope, 4096, 131072));
+  EXPECT_EQ(outcome.rope.position_scale, 1);
+  EXPECT_EQ(outcome.rope.amplitude, 1.19f);
+}
+
 TEST(ReadRope, an_unknown_type_is_named_with_the_known_ones) {
-  EXPECT_TRUE(contains_all(read(GgufWriter().add("toy.rope.scaling.type", "longrope")).error,
-                           {"toy.gguf", "longrope", "none, linear, yarn"}));
+  EXPECT_TRUE(contains_all(read(GgufWriter().add("toy.rope.scaling.type", "ntk")).error,
+                           {"toy.gguf", "ntk", "none, linear, yarn, longrope"}));
   EXPECT_TRUE(contains_all(read(GgufWriter().add("toy.rope.scaling.type", "\x1b[2J")).error, {"'\\u001b[2J'"}));
 }
 

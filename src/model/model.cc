@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/sanitize_for_terminal.h"
+#include "graph/rope.h"
 
 namespace zinc {
 namespace {
@@ -88,6 +89,10 @@ std::vector<LayerCache> merge_caches(std::span<const LayerCache> a, std::span<co
 }
 
 }  // namespace
+
+int64_t longest_context(const Model& model) {
+  return std::max(model.config.max_context, rope_extension(model.graph).max_context);
+}
 
 Result<Model> read_model(const GgufFile& file, Draft wanted) {
   Model model;

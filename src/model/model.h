@@ -16,6 +16,9 @@ struct Model {
   std::vector<LayerCache> caches;  // of both graphs, per block of the file
 };
 
+// Positions of the longest sequence, with an extended context if its RoPE can extend it (graph/rope.h).
+int64_t longest_context(const Model& model);
+
 enum class Draft : uint8_t { skip, load };
 
 // An unknown architecture is an error that lists the supported ones.

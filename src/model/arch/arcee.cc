@@ -9,7 +9,7 @@ void build(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
   const int64_t ff_dim = m.count("feed_forward_length");
   AttentionOptions attention{.rope = read_rope(m, RopePairs::adjacent, dims.head_dim),
                              .scale = default_attention_scale(dims.head_dim)};
-  attention.freq_factors = g.optional_weight("rope_freqs.weight", {attention.rope.n_dims / 2});
+  attention.rope_factors = read_rope_factors(g, attention.rope);
   build_decoder(g, c, m.real("attention.layer_norm_rms_epsilon"),
                 {.token_mixer = [&](const LayerWeights& w, int l,
                                     Value x) { return attention_block(g, w, l, x, dims, attention); },

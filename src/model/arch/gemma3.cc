@@ -23,6 +23,7 @@ void build(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
   sliding.window = window;
   sliding.rope.theta = m.real_or("rope.freq_base_swa", 10000.0f);
   sliding.rope.position_scale = sliding.rope.amplitude = 1;
+  sliding.rope.extension = {};
 
   const Value table = g.weight("token_embd.weight", {c.vocab_size, c.dim});
   Value x = g.scale(g.embed(table), std::sqrt(static_cast<float>(c.dim)));  // [T, dim]

@@ -42,6 +42,7 @@ std::vector<LayerDims> read_layers(const ModelConfig& c, Metadata& m) {
   sliding_rope.theta = m.real_or("rope.freq_base_swa", 10000.0f);
   sliding_rope.n_dims = m.count_or("rope.dimension_count_swa", sliding_dim);
   sliding_rope.position_scale = sliding_rope.amplitude = 1;
+  sliding_rope.extension = {};
   const int64_t window = m.count("attention.sliding_window");
   std::vector<LayerDims> layers;
   for (int l = 0; l < c.n_layers; ++l) {

@@ -18,7 +18,7 @@ void build(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
   const MoeOptions moe{.route = {.n_used = n_experts > 0 ? m.count("expert_used_count") : 0}};
   AttentionOptions attention{.rope = read_rope(m, RopePairs::adjacent, head_dim),
                              .scale = default_attention_scale(head_dim)};
-  attention.freq_factors = g.optional_weight("rope_freqs.weight", {attention.rope.n_dims / 2});
+  attention.rope_factors = read_rope_factors(g, attention.rope);
 
   build_decoder(g, c, eps,
                 {.token_mixer =
