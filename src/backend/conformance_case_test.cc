@@ -94,6 +94,9 @@ Result<Loaded> load(const Case& c, Backend& backend) {
   for (const CaseStep& step : c.steps) {
     bucket.max_tokens = std::max(bucket.max_tokens, static_cast<int>(step.tokens.size()));
     bucket.max_seqs = std::max(bucket.max_seqs, static_cast<int>(step.chunks.size()));
+    for (const TokenChunk& chunk : step.chunks) {
+      bucket.n_rope_scalings = std::max(bucket.n_rope_scalings, chunk.rope_scaling + 1);
+    }
   }
   bucket.max_outputs = bucket.max_tokens;
   ZINC_TRY(plan, backend.compile(c.graph, *loaded.weights, *loaded.cache, bucket));
@@ -103,11 +106,12 @@ Result<Loaded> load(const Case& c, Backend& backend) {
 }
 
 Result<StepOutput> run_step(const Case& c, const CaseStep& step, Plan& plan) {
-  std::vector<int32_t> positions, seq_begin = {0}, slots, logit_rows(step.output_rows.size());
+  std::vector<int32_t> positions, seq_begin = {0}, slots, rope_scalings, logit_rows(step.output_rows.size());
   for (const TokenChunk& chunk : step.chunks) {
     for (int t = 0; t < chunk.n_tokens; ++t) positions.push_back(chunk.first_position + t);
     seq_begin.push_back(static_cast<int32_t>(positions.size()));
     slots.push_back(chunk.slot);
+    rope_scalings.push_back(chunk.rope_scaling);
   }
   std::vector<std::vector<PageId>> entries;
   for (const PageGroup& group : page_groups(c.graph.caches())) entries.push_back(page_entries(c, step, group.window));
@@ -118,6 +122,7 @@ Result<StepOutput> run_step(const Case& c, const CaseStep& step, Plan& plan) {
               .positions = positions,
               .seq_begin = seq_begin,
               .slots = slots,
+              .rope_scalings = rope_scalings,
               .page_tables = tables,
               .output_rows = step.output_rows,
               .logit_rows = logit_rows,
@@ -240,6 +245,7 @@ void CaseBuilder::add_step(std::vector<TokenChunk> chunks, const Expect& expect,
     for (int t = 0; t < chunk.n_tokens; ++t) {
       Token token{chunk.slot,
                   chunk.first_position + t,
+                  chunk.rope_scaling,
                   static_cast<TokenId>(random_() % static_cast<uint32_t>(n_vocabulary_)),
                   {}};
       for (size_t i = 0; i < widths_.size(); ++i) {

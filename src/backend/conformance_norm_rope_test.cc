@@ -39,7 +39,25 @@ Case make_norm(std::string_view name, const NormShape& s) {
   });
 }
 
-// The rotation as a complex multiplication; `frequency(pair)` is the angle per position.
+// A token's heads, each rotated as a complex multiplication by `angle(pair)`.
+Doubles rotated_heads(const Doubles& heads, const RopeParams& params, size_t head_dim, double amplitude,
+                      const std::function<double(size_t pair)>& angle) {
+  Doubles out = heads;
+  const size_t n_pairs = static_cast<size_t>(params.n_dims / 2);
+  for (size_t pair = 0; pair < n_pairs; ++pair) {
+    const size_t a = params.pairs == RopePairs::adjacent ? 2 * pair : pair;
+    const size_t b = params.pairs == RopePairs::adjacent ? 2 * pair + 1 : pair + n_pairs;
+    for (size_t h = 0; h < heads.size(); h += head_dim) {
+      const std::complex<double> rotated =
+          std::complex<double>(heads[h + a], heads[h + b]) * std::polar(amplitude, angle(pair));
+      out[h + a] = rotated.real();
+      out[h + b] = rotated.imag();
+    }
+  }
+  return out;
+}
+
+// `frequency(pair)` is the angle per position.
 Case make_rope(std::string_view name, const RopeParams& params, int64_t head_dim, bool factors,
                const std::function<double(double pair)>& frequency) {
   CaseBuilder m(name);
@@ -50,20 +68,42 @@ Case make_rope(std::string_view name, const RopeParams& params, int64_t head_dim
   const Value factor_weight = factors ? m.weight_of({params.n_dims / 2}, divisors) : Value{};
   const std::vector<std::vector<TokenChunk>> steps = {{{0, 0, 3}, {1, 1000, 2}}, {{0, 3, 1}}, {{1, 4095, 1}}};
   return m.finish(m.g().rope(x, params, factor_weight), steps, [=](const Token& token) {
-    Doubles out = token.in[0];
-    const size_t n_pairs = static_cast<size_t>(params.n_dims / 2), dim = static_cast<size_t>(head_dim);
-    for (size_t pair = 0; pair < n_pairs; ++pair) {
-      const double angle = token.position * frequency(static_cast<double>(pair)) / (factors ? divisors[pair] : 1.0f);
-      const size_t a = params.pairs == RopePairs::adjacent ? 2 * pair : pair;
-      const size_t b = params.pairs == RopePairs::adjacent ? 2 * pair + 1 : pair + n_pairs;
-      for (size_t h = 0; h < kHeads; ++h) {
-        const std::complex<double> z(token.in[0][h * dim + a], token.in[0][h * dim + b]);
-        const std::complex<double> rotated = z * std::polar(double{params.amplitude}, angle);
-        out[h * dim + a] = rotated.real();
-        out[h * dim + b] = rotated.imag();
+    return rotated_heads(token.in[0], params, static_cast<size_t>(head_dim), params.amplitude, [&](size_t pair) {
+      return token.position * frequency(static_cast<double>(pair)) / (factors ? divisors[pair] : 1.0f);
+    });
+  });
+}
+
+// Sequences with different RoPE scalings in one step, and each alone.
+struct RopeScale {
+  double frequency, amplitude;  // factors on those without scaling
+};
+Case make_rope_scalings(std::string_view name, const RopeParams& params, int n_scalings,
+                        const std::function<RopeScale(size_t pair, int scaling)>& scale) {
+  CaseBuilder m(name);
+  constexpr int64_t kHeads = 3, kHeadDim = 64;
+  const Value x = m.inputs({{kHeads, kHeadDim}})[0];
+  Value factors[2];
+  if (params.extension.kind == RopeExtensionKind::longrope) {
+    for (int scaling : {0, 1}) {
+      std::vector<float> divisors;
+      for (size_t pair = 0; pair < kHeadDim / 2; ++pair) {
+        divisors.push_back(static_cast<float>(1 / scale(pair, scaling).frequency));
       }
+      factors[scaling] = m.weight_of({kHeadDim / 2}, divisors);
     }
-    return out;
+  }
+  const int last = n_scalings - 1;
+  const std::vector<std::vector<TokenChunk>> steps = {{{0, 0, 3, 0}, {1, 1000, 2, 1}, {2, 16000, 2, last}},
+                                                      {{2, 16002, 1, last}},
+                                                      {{0, 3, 1, 0}},
+                                                      {{1, 1002, 1, 1}, {0, 4, 1, 0}}};
+  return m.finish(m.g().rope(x, params, factors[0], factors[1]), steps, [=](const Token& token) {
+    const double amplitude = scale(0, token.rope_scaling).amplitude;
+    return rotated_heads(token.in[0], params, kHeadDim, amplitude, [&](size_t pair) {
+      const double plain = std::pow(double{params.theta}, -2 * static_cast<double>(pair) / kHeadDim);
+      return token.position * plain * scale(pair, token.rope_scaling).frequency;
+    });
   });
 }
 
@@ -109,6 +149,21 @@ std::vector<CaseSource> norm_rope_cases() {
           const double share = pair <= 10 ? 0 : pair >= 23 ? 1 : (pair - 10) / 13;
           return plain(10000, 64)(pair) * (1 - share + share / 4);
         });
+    const auto add_scalings = [&](std::string_view what, RopeExtension extension, int n_scalings,
+                                  std::function<RopeScale(size_t, int)> scale) {
+      const RopeParams params{.pairs = pairs, .n_dims = 64, .theta = 10000, .extension = extension};
+      cases.push_back({fmt::format("rope {} {}", pairs == RopePairs::adjacent ? "adjacent" : "halves", what),
+                       [=](std::string_view name) { return make_rope_scalings(name, params, n_scalings, scale); }});
+    };
+    add_scalings("yarn by sequence", {RopeExtensionKind::yarn, 4096, 16384}, 4, [](size_t pair, int scaling) {
+      const double share = pair <= 10 ? 0 : pair >= 23 ? 1 : (static_cast<double>(pair) - 10) / 13;
+      // The factor is a float: 1 / 3 has seven digits, at positions of five.
+      const double interpolated = 1.0f / static_cast<float>(scaling + 1);
+      return RopeScale{1 - share + share * interpolated, 1 + 0.1 * std::log(scaling + 1)};
+    });
+    add_scalings("longrope by sequence", {RopeExtensionKind::longrope, 4096, 16384}, 2, [](size_t pair, int scaling) {
+      return RopeScale{1.0 / static_cast<double>(scaling == 0 ? 1 + pair % 4 : 2 + pair % 8), 1};
+    });
   }
   return cases;
 }

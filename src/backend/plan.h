@@ -21,6 +21,7 @@ inline constexpr int kAnySeqTokens = std::numeric_limits<int>::max();
 struct Bucket {
   int max_tokens = 1, max_seqs = 1, max_outputs = 1;
   int max_seq_tokens = kAnySeqTokens;  // of one sequence in a step
+  int n_rope_scalings = 1;             // StepInputs::rope_scalings are below it
   int min_class_tokens = 1;            // no step classes of fewer tokens: for tests, costs time
   bool keep_values = false;            // Plan::value can read every value: for tests and tools, costs memory
   bool time_kernels = false;           // Plan::kernel_times: for traces and tools, launches kernels one by one

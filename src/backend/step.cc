@@ -31,4 +31,9 @@ void check_row_slots(const StepInputs& step) {
   }
 }
 
+void check_rope_scalings(const StepInputs& step, int n_rope_scalings) {
+  ZINC_CHECK(step.rope_scalings.empty() || step.rope_scalings.size() == step.slots.size());
+  for (const int32_t scaling : step.rope_scalings) ZINC_CHECK(scaling >= 0 && scaling < n_rope_scalings);
+}
+
 }  // namespace zinc

@@ -37,6 +37,9 @@ struct StepInputs {
   // has a slot; a sequence whose slots are not as in the empty case has at most 1 + kMaxDraftTokens rows; no slot
   // occurs twice or belongs to another sequence of the step.
   std::span<const int32_t> row_slots = {};
+  // [S]: below Bucket::n_rope_scalings; empty: 0. The RoPE of a sequence that needs an extended context (graph/rope.h).
+  // It must not change while the sequence has KV pages.
+  std::span<const int32_t> rope_scalings = {};
   std::span<const PageTable> page_tables;         // one per page group, in the order of page_groups()
   std::span<const int32_t> output_rows;           // [R]: rows whose next token is sampled, ascending
   std::span<const DeviceSampling> sampling = {};  // [R]; empty: greedy (argmax).
@@ -50,12 +53,14 @@ struct StepInputs {
     if (!row_slots.empty()) return row_slots[row];
     return row + 1 == static_cast<size_t>(seq_begin[s + 1]) ? slots[s] : kNoSlot;
   }
+  size_t rope_scaling(size_t s) const { return rope_scalings.empty() ? 0 : static_cast<size_t>(rope_scalings[s]); }
 };
 
 // Whether row_slots differ from the empty case, for sequence s or for any.
 bool has_row_states(const StepInputs& step, size_t s);
 bool has_row_states(const StepInputs& step);
-void check_row_slots(const StepInputs& step);  // aborts unless row_slots are as required
+void check_row_slots(const StepInputs& step);                           // aborts unless row_slots are as required
+void check_rope_scalings(const StepInputs& step, int n_rope_scalings);  // the same
 
 // Valid until the next start(), or, for a step in flight at that moment, until the start() after it. The backend does
 // not read the logits again: a sampler may modify them in place.

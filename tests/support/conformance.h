@@ -34,6 +34,7 @@ struct TokenChunk {
   int slot = 0;
   int32_t first_position = 0;
   int n_tokens = 1;
+  int rope_scaling = 0;
 };
 
 struct CaseStep {
@@ -56,6 +57,7 @@ struct Case {
 struct Token {
   int slot = 0;
   int32_t position = 0;
+  int rope_scaling = 0;
   TokenId id = 0;
   std::vector<Doubles> in;  // one per input
 };

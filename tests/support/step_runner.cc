@@ -10,7 +10,7 @@ namespace zinc {
 
 struct StepRunner::Arrays {
   std::vector<TokenId> tokens;
-  std::vector<int32_t> positions, seq_begin = {0}, slots, row_slots, rows;
+  std::vector<int32_t> positions, seq_begin = {0}, slots, row_slots, rope_scalings, rows;
   std::vector<std::vector<PageId>> pages;  // per group
   std::vector<PageTable> tables;
   std::vector<float> hidden;
@@ -21,6 +21,7 @@ struct StepRunner::Arrays {
             .seq_begin = seq_begin,
             .slots = slots,
             .row_slots = row_slots,
+            .rope_scalings = rope_scalings,
             .page_tables = tables,
             .output_rows = rows,
             .logit_rows = rows,
@@ -53,7 +54,8 @@ std::vector<TokenId> random_tokens(size_t n, uint32_t seed) {
   return tokens;
 }
 
-StepRunner::StepRunner(const LoadedModel& model, PageOrder order, const Format& kv_format, int min_class_tokens)
+StepRunner::StepRunner(const LoadedModel& model, PageOrder order, const Format& kv_format, int min_class_tokens,
+                       int n_rope_scalings)
     : groups_(page_groups(model.model().caches)) {
   const int scan_chunk_tokens = model.backend_info().scan_chunk_tokens;
   if (scan_chunk_tokens > 1 && state_bytes(model.model().caches) > 0)
@@ -69,8 +71,11 @@ StepRunner::StepRunner(const LoadedModel& model, PageOrder order, const Format& 
       .n_pages = std::vector<int>(groups_.size(), kPages), .n_slots = kSlots, .kv_format = &kv_format};
   Backend& backend = model.backend();
   cache_ = std::move(backend.allocate_cache(model.model().caches, sizes).value());
-  const Bucket bucket{
-      .max_tokens = kMaxTokens, .max_seqs = kMaxSeqs, .max_outputs = kMaxTokens, .min_class_tokens = min_class_tokens};
+  const Bucket bucket{.max_tokens = kMaxTokens,
+                      .max_seqs = kMaxSeqs,
+                      .max_outputs = kMaxTokens,
+                      .n_rope_scalings = n_rope_scalings,
+                      .min_class_tokens = min_class_tokens};
   const auto compile = [&](const Graph& graph) {  // each step runs its own class
     std::unique_ptr<Plan> plan = std::move(backend.compile(graph, model.weights(), *cache_, bucket).value());
     ZINC_CHECK(plan->wait_until_prepared().ok());
@@ -115,6 +120,7 @@ std::unique_ptr<StepRunner::Arrays> StepRunner::prepare(const std::vector<Sequen
     }
     arrays->seq_begin.push_back(static_cast<int32_t>(arrays->tokens.size()));
     arrays->slots.push_back(part.sequence->slot);
+    arrays->rope_scalings.push_back(part.sequence->rope_scaling);
     arrays->hidden.insert(arrays->hidden.end(), part.hidden.begin(), part.hidden.end());
     add_pages(*part.sequence, part.position + static_cast<int32_t>(part.tokens.size()));
   }

@@ -36,6 +36,7 @@ std::vector<TokenId> random_tokens(size_t n, uint32_t seed);  // from the tiny m
 struct TestSequence {
   int slot = 0;
   std::vector<std::vector<PageId>> pages;  // per page group, by position / kPageTokens
+  int rope_scaling = 0;
 };
 
 struct SequenceTokens {
@@ -56,9 +57,9 @@ struct SequenceOutput {
 class StepRunner {
  public:
   enum class PageOrder { ascending, shuffled };
-  // All sequences together may use 40 pages per group. `min_class_tokens`: as in Bucket.
+  // All sequences together may use 40 pages per group. `min_class_tokens`, `n_rope_scalings`: as in Bucket.
   explicit StepRunner(const LoadedModel& model, PageOrder order = PageOrder::ascending, const Format& kv_format = k_f32,
-                      int min_class_tokens = 1);
+                      int min_class_tokens = 1, int n_rope_scalings = 1);
 
   // The largest chunk whose logits are bit-identical to those of single tokens.
   size_t max_exact_chunk() const { return max_exact_chunk_; }

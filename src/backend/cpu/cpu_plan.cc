@@ -6,7 +6,6 @@
 
 #include "backend/cpu/plan_rows.h"
 #include "graph/memory_plan.h"
-#include "graph/rope.h"
 
 namespace zinc::cpu {
 namespace {
@@ -34,12 +33,6 @@ TokenActivation activation_at(std::byte* data, size_t n, ActivationFormat format
   data += round_up(n / 16 * 2 + 2, kCacheLineBytes);
   activation.sum32 = reinterpret_cast<const int16_t*>(data);
   return activation;
-}
-
-bool same_rope(const RopeParams& a, const RopeParams& b) {
-  return a.pairs == b.pairs && a.n_dims == b.n_dims && a.theta == b.theta && a.position_scale == b.position_scale &&
-         a.amplitude == b.amplitude && a.yarn.original_context == b.yarn.original_context &&
-         a.yarn.beta_fast == b.yarn.beta_fast && a.yarn.beta_slow == b.yarn.beta_slow;
 }
 
 }  // namespace
@@ -92,8 +85,10 @@ size_t CpuPlan::device_bytes() const {
              bytes_of(route_order_) + bytes_of(route_scores_) + bytes_of(tokens_) + bytes_of(seq_of_token_) +
              bytes_of(tail_.inputs);
   for (const BoundNode& bound : bound_) n += bytes_of(bound.joined) + bytes_of(bound.conv_weight);
-  for (const RopeTable& table : rope_tables_)
-    n += bytes_of(table.frequencies) + bytes_of(table.cos) + bytes_of(table.sin);
+  for (const RopeTable& table : rope_tables_) {
+    n += bytes_of(table.cos) + bytes_of(table.sin);
+    for (const RopeRotation& rotation : table.rotations) n += bytes_of(rotation.frequencies);
+  }
   for (const ActivationSet& set : activation_sets_) n += bytes_of(set.activations) + set.storage.size();
   for (const ThreadScratch& scratch : scratch_) {
     n += scratch.row.size() + scratch.page.size() + scratch.total.size() + scratch.partial.size();
@@ -138,9 +133,12 @@ void CpuPlan::bind() {
       }
     }
     if (n.op == Op::rope) {
-      const std::vector<float>* factors = bound.vectors[1];
+      const auto factors = [&](size_t i) {
+        return bound.vectors[i] ? std::span<const float>(*bound.vectors[i]) : std::span<const float>();
+      };
+      const RopeParams& params = n.as<RopeParams>();
       bound.rope_table =
-          rope_table_for(n.as<RopeParams>(), factors ? std::span<const float>(*factors) : std::span<const float>());
+          rope_table_for(params.pairs, rope_rotations(params, factors(1), factors(2), bucket_.n_rope_scalings));
     }
     if (n.op == Op::short_conv) {
       const std::vector<float>& by_channel = *bound.vectors[1];
@@ -178,14 +176,12 @@ void CpuPlan::join_matmuls() {
   }
 }
 
-int CpuPlan::rope_table_for(const RopeParams& params, std::span<const float> factors) {
-  std::vector<double> frequencies = rope_frequencies(params, factors);
+int CpuPlan::rope_table_for(RopePairs pairs, std::vector<RopeRotation> rotations) {
   for (size_t i = 0; i < rope_tables_.size(); ++i) {
-    if (same_rope(rope_tables_[i].params, params) && rope_tables_[i].frequencies == frequencies)
-      return static_cast<int>(i);
+    if (rope_tables_[i].pairs == pairs && rope_tables_[i].rotations == rotations) return static_cast<int>(i);
   }
-  RopeTable table{.params = params, .frequencies = std::move(frequencies), .cos = {}, .sin = {}};
-  table.cos.resize(table.frequencies.size() * static_cast<size_t>(bucket_.max_tokens));
+  RopeTable table{.pairs = pairs, .rotations = std::move(rotations), .cos = {}, .sin = {}};
+  table.cos.resize(table.n_pairs() * static_cast<size_t>(bucket_.max_tokens));
   table.sin.resize(table.cos.size());
   rope_tables_.push_back(std::move(table));
   return static_cast<int>(rope_tables_.size() - 1);
@@ -251,6 +247,7 @@ void CpuPlan::read_inputs(const StepInputs& inputs) {
   ZINC_CHECK(inputs.output_rows.size() <= static_cast<size_t>(bucket_.max_outputs));
   ZINC_CHECK(n_started_ - n_waited_ < results_.size());
   check_row_slots(inputs);
+  check_rope_scalings(inputs, bucket_.n_rope_scalings);
   in_ = inputs;
   n_token_rows_ = n_tokens;
   has_dropped_rows_ = false;
@@ -266,12 +263,14 @@ void CpuPlan::read_inputs(const StepInputs& inputs) {
 
 void CpuPlan::fill_rope_tables() {
   for (RopeTable& table : rope_tables_) {
-    const size_t n_pairs = table.frequencies.size();
+    const size_t n_pairs = table.n_pairs();
     for (size_t t = 0; t < tokens_.size(); ++t) {
+      const size_t scaling = in_.rope_scaling(static_cast<size_t>(seq_of_token_[t]));
+      const RopeRotation& rotation = table.rotations[std::min(scaling, table.rotations.size() - 1)];
       for (size_t i = 0; i < n_pairs; ++i) {
-        const double angle = in_.positions[t] * table.frequencies[i];
-        table.cos[t * n_pairs + i] = static_cast<float>(std::cos(angle) * table.params.amplitude);
-        table.sin[t * n_pairs + i] = static_cast<float>(std::sin(angle) * table.params.amplitude);
+        const double angle = in_.positions[t] * rotation.frequencies[i];
+        table.cos[t * n_pairs + i] = static_cast<float>(std::cos(angle) * rotation.amplitude);
+        table.sin[t * n_pairs + i] = static_cast<float>(std::sin(angle) * rotation.amplitude);
       }
     }
   }

@@ -12,6 +12,7 @@
 #include "base/aligned_buffer.h"
 #include "base/thread_pool.h"
 #include "graph/output_tail.h"
+#include "graph/rope.h"
 
 namespace zinc::cpu {
 
@@ -40,9 +41,10 @@ class CpuPlan final : public Plan {
     std::vector<int32_t> computes;   // the nodes that it runs: for kernel_times()
   };
   struct RopeTable {  // cos and sin of every rotated pair at every token of the step
-    RopeParams params;
-    std::vector<double> frequencies;
-    std::vector<float> cos, sin;  // [max_tokens][pairs]
+    RopePairs pairs;
+    std::vector<RopeRotation> rotations;  // by RoPE scaling
+    std::vector<float> cos, sin;          // [max_tokens][pairs]
+    size_t n_pairs() const { return rotations[0].frequencies.size(); }
   };
   struct ActivationSet {    // inputs of a matmul, by token
     int32_t value_id = -1;  // value id; -1: none
@@ -97,7 +99,7 @@ class CpuPlan final : public Plan {
   Status allocate(AlignedBuffer& buffer, size_t n_bytes, std::string_view what) const;
   void bind();
   void join_matmuls();
-  int rope_table_for(const RopeParams& params, std::span<const float> factors);
+  int rope_table_for(RopePairs pairs, std::vector<RopeRotation> rotations);
   Status reserve_activations();
   void reserve_results();
   void read_inputs(const StepInputs& inputs);

@@ -26,8 +26,8 @@ void CpuPlan::run_norm(size_t i) {
 void CpuPlan::run_rope(size_t i) {
   const Node& n = node(i);
   const RopeTable& table = rope_tables_[static_cast<size_t>(bound_[i].rope_table)];
-  const size_t n_pairs = table.frequencies.size(), head_dim = inner(n.in[0]), n_heads = width(n.in[0]) / head_dim;
-  const bool adjacent = table.params.pairs == RopePairs::adjacent;
+  const size_t n_pairs = table.n_pairs(), head_dim = inner(n.in[0]), n_heads = width(n.in[0]) / head_dim;
+  const bool adjacent = table.pairs == RopePairs::adjacent;
   for_each_row(n_rows(n.in[0]), [&](size_t t) {
     const float *cos = table.cos.data() + t * n_pairs, *sin = table.sin.data() + t * n_pairs;
     for (size_t h = t * n_heads; h < (t + 1) * n_heads; ++h) {

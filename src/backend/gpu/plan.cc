@@ -56,6 +56,7 @@ void StepPlan::check(const StepInputs& in) const {
   ZINC_CHECK(cache_.has_position(std::ranges::max(in.positions)));
   ZINC_CHECK(in.sampling.empty() || in.sampling.size() == in.output_rows.size());
   check_row_slots(in);
+  check_rope_scalings(in, bucket_.n_rope_scalings);
   const size_t n_hidden = workspace(0).hidden_in_floats() * n_tokens;
   ZINC_CHECK(n_hidden == 0 || in.hidden.size() == n_hidden);
   ZINC_CHECK(n_started_ - n_waited_ < kMaxInFlight);

@@ -50,6 +50,7 @@ Bucket bucket_of(const StepClass& sizes, const Bucket& bucket) {
           .max_seqs = std::min(sizes.max_tokens, bucket.max_seqs),
           .max_outputs = sizes.max_outputs,
           .max_seq_tokens = std::min(sizes.max_seq_tokens, bucket.max_seq_tokens),
+          .n_rope_scalings = bucket.n_rope_scalings,
           .keep_values = bucket.keep_values,
           .time_kernels = bucket.time_kernels};
 }

@@ -87,7 +87,7 @@ class StepLowering {
     params.head_dim = static_cast<int>(inner(n.in[0]));
     params.n_heads = static_cast<int>(width(n.in[0])) / params.head_dim;
     self().fill_rope(n, params);
-    const size_t n_pairs = workspace_.rope_frequencies()[workspace_.rope_index(n)].frequencies.size();
+    const size_t n_pairs = workspace_.rope_rotations()[workspace_.rope_index(n)][0].frequencies.size();
     const int64_t n_threads_per_head = params.head_dim - static_cast<int64_t>(n_pairs);
     return self().emit_threads("rope", params, int64_t{sizes_.max_tokens} * params.n_heads * n_threads_per_head,
                                {{range_of(n.in[0])}, {range_of(n.out[0])}});

@@ -90,6 +90,8 @@ UploadLayout::UploadLayout(const Bucket& bucket, const Cache& cache, const Uploa
   sampling = logit_rows + (options.has_logit_rows ? n_outputs : 0);
   first_column = sampling + n_outputs * kSamplingInts;
   size_t end = first_column + static_cast<size_t>(cache.n_groups()) * n_seqs;
+  rope_scalings = bucket.n_rope_scalings > 1 ? end : 0;
+  if (rope_scalings > 0) end += n_tokens;
   for (int g = 0; g < cache.n_groups() && options.attention_blocks > 0; ++g) {
     const AttentionUnitLimits limits(bucket, cache.min_kv_heads(g), options.attention_blocks, cache.max_chunks(g));
     const size_t n_units = end + n_tokens, units = (n_units + kUnitAlign) / kUnitAlign * kUnitAlign;
@@ -120,6 +122,7 @@ size_t fill_upload(const StepInputs& in, const UploadLayout& layout, const Cache
     for (size_t row = static_cast<size_t>(in.seq_begin[s]); row < static_cast<size_t>(in.seq_begin[s + 1]); ++row) {
       to[layout.seq_of_token + row] = static_cast<int>(s);
       to[layout.row_slots + row] = in.state_slot(s, row);
+      if (layout.rope_scalings > 0) to[layout.rope_scalings + row] = static_cast<int>(in.rope_scaling(s));
     }
   }
   size_t end = layout.page_tables;

@@ -17,7 +17,8 @@ struct UploadOptions {
 struct UploadLayout {
   size_t tokens, positions, seq_of_token, seq_begin, slots, row_slots, output_rows, logit_rows, sampling, first_column,
       page_tables, n_ints;
-  struct GroupUnits {  // attention units of a page group
+  size_t rope_scalings;  // per token; 0: the bucket has one RoPE scaling
+  struct GroupUnits {    // attention units of a page group
     AttentionUnitLimits limits;
     size_t prefill_tokens, n_units, units;  // per token the next that is not a split row; the number of units; units
   };

@@ -1,7 +1,6 @@
 #include "backend/gpu/workspace.h"
 
 #include "base/ceil_div.h"
-#include "graph/rope.h"
 
 namespace zinc::gpu {
 namespace {
@@ -40,7 +39,7 @@ Workspace::Workspace(const Graph& graph, const Weights& weights, const Cache& ca
       plan_(plan_memory(graph, bucket.max_tokens, bucket.max_outputs, bucket.keep_values, extended_uses())),
       layout_(bucket, cache, options.upload) {
   find_quantized();
-  find_rope_frequencies(weights);
+  find_rope_rotations(weights);
 }
 
 std::vector<ExtendedUse> Workspace::extended_uses() const {
@@ -193,21 +192,19 @@ Q8Buffers Workspace::q8_buffers(const QuantizedActivation& activation) const {
           .n_bytes = sizes.bytes()};
 }
 
-void Workspace::find_rope_frequencies(const Weights& weights) {
+void Workspace::find_rope_rotations(const Weights& weights) {
   rope_index_.resize(graph_.nodes().size());
+  const auto factors = [&](Value v) {
+    return v ? std::span<const float>(weights.host_vector(graph_.info(v).name)) : std::span<const float>();
+  };
   for (size_t i = 0; i < graph_.nodes().size(); ++i) {
     const Node& node = graph_.nodes()[i];
     if (node.op != Op::rope) continue;
-    const RopeParams& params = node.as<RopeParams>();
-    const std::span<const float> factors =
-        node.in[1] ? std::span<const float>(weights.host_vector(graph_.info(node.in[1]).name))
-                   : std::span<const float>();
-    std::vector<double> frequencies = zinc::rope_frequencies(params, factors);
-    const auto same = std::ranges::find_if(rope_frequencies_, [&](const RopeFrequencies& r) {
-      return r.frequencies == frequencies && r.amplitude == params.amplitude;
-    });
-    rope_index_[i] = static_cast<size_t>(same - rope_frequencies_.begin());
-    if (same == rope_frequencies_.end()) rope_frequencies_.push_back({std::move(frequencies), params.amplitude});
+    std::vector<RopeRotation> rotations =
+        zinc::rope_rotations(node.as<RopeParams>(), factors(node.in[1]), factors(node.in[2]), bucket_.n_rope_scalings);
+    const auto same = std::ranges::find(rope_rotations_, rotations);
+    rope_index_[i] = static_cast<size_t>(same - rope_rotations_.begin());
+    if (same == rope_rotations_.end()) rope_rotations_.push_back(std::move(rotations));
   }
 }
 

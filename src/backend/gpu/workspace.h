@@ -12,6 +12,7 @@
 #include "backend/gpu/step_upload.h"
 #include "backend/gpu/weights.h"
 #include "graph/memory_plan.h"
+#include "graph/rope.h"
 
 namespace zinc::gpu {
 
@@ -35,12 +36,6 @@ struct Q8Buffers {
   size_t n_bytes;  // of all arrays, from q on
 };
 
-// The RoPE frequencies that nodes of a graph share.
-struct RopeFrequencies {
-  std::vector<double> frequencies;
-  float amplitude = 1;
-};
-
 struct ExpertTiles {  // (row, expert) pairs, sorted by expert and cut into tiles
   Address sorted_pairs, tiles, n_tiles;
   size_t n_bytes;  // of all three arrays, from sorted_pairs on
@@ -58,8 +53,9 @@ class Workspace {
   const UploadLayout& layout() const { return layout_; }
   int max_seqs() const { return bucket_.max_seqs; }
   Q8Buffers q8_buffers(const QuantizedActivation& activation) const;
-  const std::vector<RopeFrequencies>& rope_frequencies() const { return rope_frequencies_; }
-  size_t rope_index(const Node& rope) const;  // in rope_frequencies()
+  // By RoPE scaling, of each set of rotations that nodes of the graph share.
+  const std::vector<std::vector<RopeRotation>>& rope_rotations() const { return rope_rotations_; }
+  size_t rope_index(const Node& rope) const;  // in rope_rotations()
   const Buffer& attention_partial() const { return partial_; }
   const Buffer& attention_done_counters() const { return done_counters_; }  // zero between launches
   const Buffer& delta_prepared() const { return delta_prepared_; }          // scratch of the chunked scan
@@ -105,7 +101,7 @@ class Workspace {
   void measure_delta(const Node& delta, Sizes& sizes) const;
   void measure_attention(const Node& attention, Sizes& sizes) const;
   size_t place_quantized();  // returns the bytes
-  void find_rope_frequencies(const Weights& weights);
+  void find_rope_rotations(const Weights& weights);
 
   WorkspaceOptions options_;
   GraphUses uses_;
@@ -115,7 +111,7 @@ class Workspace {
   std::vector<PlacedActivation> quantized_;
   size_t n_pairs_ = 0, n_tiles_ = 0;  // (row, expert) pairs and their tiles, at most
   size_t hidden_in_floats_ = 0;
-  std::vector<RopeFrequencies> rope_frequencies_;
+  std::vector<std::vector<RopeRotation>> rope_rotations_;
   std::vector<size_t> rope_index_;  // per node
   Buffer arena_, q8_, partial_, done_counters_, expert_tiles_, delta_prepared_;
   Buffer best_, best_id_, chunk_best_, sample_chunks_;

@@ -28,20 +28,22 @@ void run_norm(const Node& node, const StepState& step) {
 
 void run_rope(const Node& node, const StepState& step) {
   const RopeParams& p = node.as<RopeParams>();
-  const std::vector<float> factors =
-      node.in[1] ? dequantize_all(step.graph.info(node.in[1]).weight) : std::vector<float>();
-  const std::vector<double> frequency = rope_frequencies(p, factors);
+  const auto factors = [&](Value v) { return v ? dequantize_all(step.graph.info(v).weight) : std::vector<float>(); };
+  const std::vector<RopeRotation> rotations =
+      rope_rotations(p, factors(node.in[1]), factors(node.in[2]), kMaxRopeScalings);
   const Shape& shape = step.graph.info(node.in[0]).shape;
   const size_t n_heads = static_cast<size_t>(shape[0]), head_dim = static_cast<size_t>(shape[1]);
-  const size_t n_pairs = frequency.size();
+  const size_t n_pairs = rotations[0].frequencies.size();
   for (int t = 0; t < step.n_rows(node.in[0]); ++t) {
     const std::span<const float> x = step.row(node.in[0], t);
     const std::span<float> out = step.row(node.out[0], t);
     std::ranges::copy(x, out.begin());
+    const size_t seq = static_cast<size_t>(step.seq_of_token[static_cast<size_t>(t)]);
+    const RopeRotation& rotation = rotations[std::min(step.inputs.rope_scaling(seq), rotations.size() - 1)];
     for (size_t i = 0; i < n_pairs; ++i) {
-      const double angle = step.inputs.positions[static_cast<size_t>(t)] * frequency[i];
-      const float c = static_cast<float>(std::cos(angle) * p.amplitude),
-                  s = static_cast<float>(std::sin(angle) * p.amplitude);
+      const double angle = step.inputs.positions[static_cast<size_t>(t)] * rotation.frequencies[i];
+      const float c = static_cast<float>(std::cos(angle) * rotation.amplitude),
+                  s = static_cast<float>(std::sin(angle) * rotation.amplitude);
       const size_t first = p.pairs == RopePairs::adjacent ? 2 * i : i;
       const size_t second = p.pairs == RopePairs::adjacent ? 2 * i + 1 : i + n_pairs;
       for (size_t h = 0; h < n_heads; ++h) {

@@ -54,6 +54,7 @@ void ReferencePlan::check(const StepInputs& in) const {
   ZINC_CHECK(static_cast<size_t>(in.seq_begin[n_seqs]) == n_tokens && in.seq_begin[0] == 0);
   ZINC_CHECK(n_started_ - n_waited_ < results_.size());
   check_row_slots(in);
+  check_rope_scalings(in, bucket_.n_rope_scalings);
 }
 
 void ReferencePlan::start(const StepInputs& inputs) {

@@ -96,11 +96,12 @@ ZINC_KERNEL rope_table(RopeTableParams p) {
   const int index = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
   const int t = index / p.n_pairs, pair = index % p.n_pairs;
   if (t >= p.step.counts[kTokens]) return;
-  const double angle = p.step.positions[t] * p.frequencies[pair];
+  const int scaling = p.scalings ? p.scalings[t] : 0;
+  const double angle = p.step.positions[t] * p.frequencies[scaling * p.n_pairs + pair];
   double sine, cosine;
   sincos(angle, &sine, &cosine);
-  p.table[2 * index] = static_cast<float>(cosine * p.amplitude);
-  p.table[2 * index + 1] = static_cast<float>(sine * p.amplitude);
+  p.table[2 * index] = static_cast<float>(cosine * p.amplitudes[scaling]);
+  p.table[2 * index + 1] = static_cast<float>(sine * p.amplitudes[scaling]);
 }
 
 // One thread per pair, or per element that is not rotated.

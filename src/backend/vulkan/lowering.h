@@ -159,7 +159,9 @@ class Lowering final : public gpu::StepLowering<Lowering, ShaderKernels> {
     params.rope = {.coarse = table.coarse.address(),
                    .fine = table.fine.address(),
                    .n_pairs = table.n_pairs,
-                   .adjacent = is_adjacent(rope)};
+                   .adjacent = is_adjacent(rope),
+                   .scalings = table.n_scalings > 1 ? static_cast<int>(workspace_.layout().rope_scalings) : 0,
+                   .n_coarse = static_cast<int>(workspace_.n_coarse_positions())};
   }
   Status lower_attention_inputs(const gpu::AttentionCall& call);
   Status emit_attention(const Node& n, shader::AttentionParams& params, Accesses& accesses, bool is_fused);

@@ -55,24 +55,24 @@ gpu::KernelLimits kernel_limits(const Capabilities& device, const Bucket& bucket
 }
 
 // (cos, sin) of n multiples of `step` positions.
-std::vector<float> cos_sin_table(const std::vector<double>& frequencies, size_t n, double step, double amplitude) {
-  std::vector<float> out;
-  out.reserve(n * frequencies.size() * 2);
+void append_cos_sin(const RopeRotation& rotation, size_t n, double step, std::vector<float>& out) {
   for (size_t i = 0; i < n; ++i) {
-    for (const double frequency : frequencies) {
+    for (const double frequency : rotation.frequencies) {
       const double angle = static_cast<double>(i) * step * frequency;
-      out.push_back(static_cast<float>(std::cos(angle) * amplitude));
-      out.push_back(static_cast<float>(std::sin(angle) * amplitude));
+      out.push_back(static_cast<float>(std::cos(angle) * rotation.amplitude));
+      out.push_back(static_cast<float>(std::sin(angle) * rotation.amplitude));
     }
   }
-  return out;
 }
 
-Result<Buffer> upload_table(gpu::Device& device, const std::vector<double>& frequencies, size_t n, double step,
-                            double amplitude) {
-  ZINC_TRY(buffer, device.allocate(n * frequencies.size() * 2 * sizeof(float), "RoPE tables"));
+// Of all RoPE scalings.
+Result<Buffer> upload_table(gpu::Device& device, const std::vector<RopeRotation>& rotations, size_t n, double step) {
+  const size_t n_floats = rotations.size() * n * rotations[0].frequencies.size() * 2;
+  ZINC_TRY(buffer, device.allocate(n_floats * sizeof(float), "RoPE tables"));
   if (!device.needs_write(buffer)) return std::move(buffer);
-  const std::vector<float> table = cos_sin_table(frequencies, n, step, amplitude);
+  std::vector<float> table;
+  table.reserve(n_floats);
+  for (const RopeRotation& rotation : rotations) append_cos_sin(rotation, n, step, table);
   if (Status s = device.write(buffer, 0, std::as_bytes(std::span(table))); !s.ok()) return s.error();
   return std::move(buffer);
 }
@@ -143,11 +143,15 @@ size_t Workspace::max_positions() const {
 }
 
 Status Workspace::make_rope_buffers(gpu::Device& device) {
-  const size_t n_coarse = max_positions() / kFinePositions + 1;
-  for (const gpu::RopeFrequencies& rope : rope_frequencies()) {
-    ZINC_TRY(coarse, upload_table(device, rope.frequencies, n_coarse, kFinePositions, rope.amplitude));
-    ZINC_TRY(fine, upload_table(device, rope.frequencies, kFinePositions, 1, 1));
-    rope_buffers_.push_back({std::move(coarse), std::move(fine), static_cast<int>(rope.frequencies.size())});
+  for (const std::vector<RopeRotation>& rotations : rope_rotations()) {
+    std::vector<RopeRotation> unscaled = rotations;  // the amplitude is in the coarse table
+    for (RopeRotation& rotation : unscaled) rotation.amplitude = 1;
+    ZINC_TRY(coarse, upload_table(device, rotations, n_coarse_positions(), kFinePositions));
+    ZINC_TRY(fine, upload_table(device, unscaled, kFinePositions, 1));
+    rope_buffers_.push_back({.coarse = std::move(coarse),
+                             .fine = std::move(fine),
+                             .n_pairs = static_cast<int>(rotations[0].frequencies.size()),
+                             .n_scalings = static_cast<int>(rotations.size())});
   }
   return ok_status();
 }

@@ -29,10 +29,10 @@ inline constexpr int kSmallTileRows = 16, kMaxSmallRows = 64;
 // For dense matrices; fewer rows are faster on integer dot products.
 bool uses_gemm_small(int64_t n_rows);
 
-// (cos, sin) of multiples of kFinePositions, and of the positions between them.
+// (cos, sin) of multiples of kFinePositions, and of the positions between them, by RoPE scaling.
 struct RopeBuffers {
   Buffer coarse, fine;
-  int n_pairs = 0;
+  int n_pairs = 0, n_scalings = 1;
 };
 
 inline constexpr size_t kCounterBytes = 64;  // one counter per cache line
@@ -44,6 +44,7 @@ class Workspace final : public gpu::Workspace {
                                                      const Capabilities& capabilities, const Bucket& bucket);
 
   Q8Activation q8(const gpu::QuantizedActivation& activation) const;
+  size_t n_coarse_positions() const { return max_positions() / kFinePositions + 1; }
   const RopeBuffers& rope_buffers(const Node& rope) const { return rope_buffers_[rope_index(rope)]; }
   // All experts are multiplied on cooperative matrices.
   bool has_matrix_experts() const { return has_matrix_experts_; }
@@ -59,7 +60,7 @@ class Workspace final : public gpu::Workspace {
   size_t max_positions() const;
   Status make_rope_buffers(gpu::Device& device);
 
-  std::vector<RopeBuffers> rope_buffers_;  // as rope_frequencies()
+  std::vector<RopeBuffers> rope_buffers_;  // as rope_rotations()
   Buffer sync_counters_, routed_workgroups_;
   bool has_matrix_experts_ = false;
 };

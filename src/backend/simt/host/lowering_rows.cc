@@ -6,11 +6,15 @@ namespace zinc::simt::host {
 
 Status Lowering::lower_rope_tables() {
   for (const RopeTable& table : workspace_.rope_tables()) {
-    const simt::RopeTableParams params{.step = workspace_.step(),
-                                       .frequencies = table.frequencies.device_ptr<const double>(),
-                                       .table = table.table.device_ptr<float>(),
-                                       .n_pairs = table.n_pairs,
-                                       .amplitude = table.amplitude};
+    static_assert(simt::kMaxRopeScalings == zinc::kMaxRopeScalings);
+    simt::RopeTableParams params{.step = workspace_.step(),
+                                 .frequencies = table.frequencies.device_ptr<const double>(),
+                                 .table = table.table.device_ptr<float>(),
+                                 .scalings = nullptr,
+                                 .n_pairs = table.n_pairs,
+                                 .amplitudes = {}};
+    if (table.amplitudes.size() > 1) params.scalings = params.step.counts + workspace_.layout().rope_scalings;
+    std::ranges::copy(table.amplitudes, params.amplitudes);
     if (Status s = emit_threads("rope_table", params, int64_t{sizes_.max_tokens} * params.n_pairs); !s.ok()) {
       return s;
     }

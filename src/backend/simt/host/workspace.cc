@@ -242,16 +242,22 @@ Status Workspace::allocate_router(gpu::Device& device) {
 }
 
 Status Workspace::make_rope_tables(gpu::Device& device) {
-  for (const gpu::RopeFrequencies& rope : rope_frequencies()) {
-    const size_t n_pairs = rope.frequencies.size();
+  for (const std::vector<RopeRotation>& rotations : rope_rotations()) {
+    std::vector<double> all;  // frequencies of all scalings
+    std::vector<float> amplitudes;
+    for (const RopeRotation& rotation : rotations) {
+      all.insert(all.end(), rotation.frequencies.begin(), rotation.frequencies.end());
+      amplitudes.push_back(rotation.amplitude);
+    }
+    const size_t n_pairs = rotations[0].frequencies.size();
     const size_t table_bytes = n_pairs * 2 * sizeof(float) * static_cast<size_t>(bucket_.max_tokens);
-    ZINC_TRY(frequencies, device.allocate(n_pairs * sizeof(double), "RoPE tables"));
+    ZINC_TRY(frequencies, device.allocate(all.size() * sizeof(double), "RoPE tables"));
     ZINC_TRY(table, device.allocate(table_bytes, "RoPE tables"));
     if (device.needs_write(frequencies)) {
-      if (Status s = device.write(frequencies, 0, std::as_bytes(std::span(rope.frequencies))); !s.ok()) return s;
+      if (Status s = device.write(frequencies, 0, std::as_bytes(std::span(all))); !s.ok()) return s;
     }
     rope_tables_.push_back(
-        {std::move(frequencies), std::move(table), static_cast<int>(n_pairs), static_cast<float>(rope.amplitude)});
+        {std::move(frequencies), std::move(table), static_cast<int>(n_pairs), std::move(amplitudes)});
   }
   return ok_status();
 }

@@ -36,7 +36,7 @@ size_t gemm_shared_bytes(const PanelFormat& format);
 struct RopeTable {
   Buffer frequencies, table;
   int n_pairs = 0;
-  float amplitude = 1;
+  std::vector<float> amplitudes;  // by RoPE scaling
 };
 
 class Workspace final : public gpu::Workspace {
@@ -76,7 +76,7 @@ class Workspace final : public gpu::Workspace {
   bool has_decode_kernels_ = false;
   bool is_in_mma_order_ = false;  // of quantized activations
   size_t n_router_floats_ = 0;
-  std::vector<RopeTable> rope_tables_;  // as rope_frequencies()
+  std::vector<RopeTable> rope_tables_;  // as rope_rotations()
   Buffer router_partial_, route_blocks_done_, upload_, hidden_in_, sampled_, chunk_masses_;
 };
 

@@ -24,12 +24,14 @@ struct NormParams {
   int is_l2;
 };
 
+inline constexpr int kMaxRopeScalings = 4;  // of graph/rope.h
 struct RopeTableParams {
   Step step;
-  const double* frequencies;  // [n_pairs], radians per position
+  const double* frequencies;  // [scalings, n_pairs], radians per position
   float* table;               // [T, n_pairs, 2]: cosine, sine
+  const int* scalings;        // [T], the RoPE scaling of each token; null: 0
   int n_pairs;
-  float amplitude;
+  float amplitudes[kMaxRopeScalings];
 };
 
 struct RopeParams {

@@ -19,8 +19,9 @@ enum CopyKind : int {
 };
 
 struct RopeTable {
-  uint64_t coarse, fine;  // [.., n_pairs] of (cos, sin); 0: no rotation
+  uint64_t coarse, fine;  // [scalings, n_coarse or kFinePositions, n_pairs] of (cos, sin); 0: no rotation
   int n_pairs, adjacent;
+  int scalings, n_coarse;  // scalings: of each token, their index in the step's upload; 0: all have RoPE scaling 0
 };
 
 namespace shader {

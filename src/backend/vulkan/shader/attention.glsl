@@ -142,7 +142,7 @@ void load_queries(bool is_warm_up) {
       int item = first + warp_id(), qkv = clamp(item - tile_rows + 1, kQuery, kValue);
       bool is_row = item < tile_rows, is_new = has_new && !is_row && item < tile_rows + 2;
       int head = is_row ? tile_head + item : is_new ? tile_kv_head : 0;
-      prefetch_head(p.parts[qkv], tile_position, is_row || is_new);
+      prefetch_head(p.parts[qkv], tile_token, tile_position, is_row || is_new);
       uint64_t page = is_new ? keys_of(tile_position) + uint64_t(qkv == kValue ? p.kv.value_begin : 0) : 0ul;
       if (first == 0 && !is_warm_up) wait_producers(p.sync);
       prepare_head(p.parts[qkv], tile_token, head, is_row || is_new);

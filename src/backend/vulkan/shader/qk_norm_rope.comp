@@ -17,7 +17,7 @@ void prepare_heads() {
   bool has_head = index < n_tokens * n_heads;
   int t = has_head ? index / n_heads : 0, head = index % n_heads, qkv = kQuery;
   for (; qkv < kValue && head >= p.parts[qkv].n_heads; ++qkv) head -= p.parts[qkv].n_heads;
-  prefetch_head(p.parts[qkv], Ints(step.positions).data[t], has_head);
+  prefetch_head(p.parts[qkv], t, Ints(step.positions).data[t], has_head);
   prepare_head(p.parts[qkv], t, head, has_head);
   bool is_cached = has_head && qkv > kQuery;
   int position = is_cached ? Ints(step.positions).data[t] : 0;

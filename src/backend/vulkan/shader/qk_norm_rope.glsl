@@ -10,7 +10,7 @@ Vec8 head_weights[kHeadSegments];
 vec2 head_cos_sin[kLanePairs];
 
 // Loads that do not depend on the head's values.
-void prefetch_head(HeadInput part, int position, bool has_head) {
+void prefetch_head(HeadInput part, int token, int position, bool has_head) {
   int past_end = part.dim + 8;
   [[unroll]] for (int i = 0; i < kHeadSegments; ++i) {
     int offset = i * kSegmentElems + lane_id() * 8;
@@ -18,9 +18,10 @@ void prefetch_head(HeadInput part, int position, bool has_head) {
     if (part.norm_weight != 0ul) head_weights[i] = load_vec8(part.norm_weight, has_head ? offset : past_end, part.dim);
   }
   if (!has_head || part.rope.coarse == 0ul) return;
+  int scaling = rope_scaling(part.rope, token);
   [[unroll]] for (int k = 0; k < kLanePairs; ++k) {
     int i = k * 32 + lane_id();
-    if (i < part.rope.n_pairs) head_cos_sin[k] = rope_cos_sin(part.rope, position, i);
+    if (i < part.rope.n_pairs) head_cos_sin[k] = rope_cos_sin(part.rope, scaling, position, i);
   }
 }
 

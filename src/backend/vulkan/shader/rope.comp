@@ -18,7 +18,7 @@ void rotate() {
   }
   int first = p.rope.adjacent != 0 ? 2 * i : i, second = p.rope.adjacent != 0 ? 2 * i + 1 : i + p.rope.n_pairs;
   vec2 y = rotate_pair(vec2(CoherentFloats(p.x + offset).data[first], CoherentFloats(p.x + offset).data[second]),
-                       rope_cos_sin(p.rope, Ints(step.positions).data[t], i));
+                       rope_cos_sin(p.rope, rope_scaling(p.rope, t), Ints(step.positions).data[t], i));
   CoherentFloats(p.out_ + offset).data[first] = y.x;
   CoherentFloats(p.out_ + offset).data[second] = y.y;
 }

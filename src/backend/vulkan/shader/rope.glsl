@@ -2,9 +2,14 @@
 // tables in double precision.
 #include "backend/vulkan/params/row_ops.h"
 
-vec2 rope_cos_sin(RopeTable rope, int position, int pair) {
-  vec2 a = FloatPairs(rope.coarse).data[position / kFinePositions * rope.n_pairs + pair];
-  vec2 b = FloatPairs(rope.fine).data[position % kFinePositions * rope.n_pairs + pair];
+int rope_scaling(RopeTable rope, int token) {
+  return rope.scalings != 0 ? Ints(step.counts).data[rope.scalings + token] : 0;
+}
+vec2 rope_cos_sin(RopeTable rope, int scaling, int position, int pair) {
+  int coarse = scaling * rope.n_coarse + position / kFinePositions;
+  int fine = scaling * kFinePositions + position % kFinePositions;
+  vec2 a = FloatPairs(rope.coarse).data[coarse * rope.n_pairs + pair];
+  vec2 b = FloatPairs(rope.fine).data[fine * rope.n_pairs + pair];
   precise vec2 sum = vec2(fma(a.x, b.x, -(a.y * b.y)), fma(a.y, b.x, a.x * b.y));
   return sum;
 }
