@@ -67,11 +67,11 @@ TEST_P(ServingTest, sixty_four_concurrent_requests_get_the_same_output_as_alone)
 }
 
 TEST_P(ServingTest, a_second_turn_prefills_only_new_tokens) {
-  const std::unique_ptr<Engine> engine = serve({.max_sequences = 4, .context = 2400, .step_tokens = 256});
+  const std::unique_ptr<Engine> engine = serve({.max_sequences = 4, .context = 1024, .step_tokens = 256});
   const ModelInstance model = load();
-  const std::vector<TokenId> system = random_tokens(engine->tokenizer(), 2000, 1);
+  const std::vector<TokenId> system = random_tokens(engine->tokenizer(), 900, 1);
   Request first{
-      .prompt = system + random_tokens(engine->tokenizer(), 40, 2), .options = greedy(20), .boundaries = {2000}};
+      .prompt = system + random_tokens(engine->tokenizer(), 40, 2), .options = greedy(20), .boundaries = {900}};
   const std::shared_ptr<RecordingSink> answer = submit(*engine, first);
   run_all(*engine);
   EXPECT_EQ(answer->outcome.usage.n_cached, 0);
@@ -84,12 +84,12 @@ TEST_P(ServingTest, a_second_turn_prefills_only_new_tokens) {
   const std::shared_ptr<RecordingSink> aside = submit(*engine, other);
   run_all(*engine);
   // The last output token is never fed.
-  EXPECT_EQ(next->outcome.usage.n_cached, 2000 + 40 + 19);
+  EXPECT_EQ(next->outcome.usage.n_cached, 900 + 40 + 19);
   EXPECT_EQ(next->outcome.usage.miss, CacheMiss::diverged);
-  EXPECT_EQ(aside->outcome.usage.n_cached, 2000);
-  EXPECT_EQ(engine->stats().n_prefilled_tokens, 2040u + 31 + 50);
-  EXPECT_TRUE(same_output(*next, generate_alone(model, second, 2400)));
-  EXPECT_TRUE(same_output(*aside, generate_alone(model, other, 2400)));
+  EXPECT_EQ(aside->outcome.usage.n_cached, 900);
+  EXPECT_EQ(engine->stats().n_prefilled_tokens, 940u + 31 + 50);
+  EXPECT_TRUE(same_output(*next, generate_alone(model, second, 1024)));
+  EXPECT_TRUE(same_output(*aside, generate_alone(model, other, 1024)));
   fmt::print("{}: turn 2 of {} tokens prefilled {}; a new conversation of {} prefilled {}\n", GetParam().what,
              second.prompt.size(), next->outcome.usage.n_prompt - next->outcome.usage.n_cached, other.prompt.size(),
              aside->outcome.usage.n_prompt - aside->outcome.usage.n_cached);

@@ -99,8 +99,8 @@ Result<CachePlan> plan_cache(std::span<const LayerCache> layers, const Format& k
     const int64_t possible = largest_fitting(std::min(kMinContext, context), context, fits_context);
     if (!requirements.may_shrink_context || !fits_context(possible)) {
       const bool smaller_context_fits = fits_context(possible);
-      const int64_t trained = requirements.trained_context;
-      const int64_t proposed = trained > 0 ? std::min(possible, trained) : possible;
+      const int64_t longest = requirements.longest_context;
+      const int64_t proposed = longest > 0 ? std::min(possible, longest) : possible;
       return fail(
           ErrorCode::out_of_memory, "a context of {} tokens for {} needs {} of KV cache, but only {} is available; {}",
           context, pluralize(requirements.max_sequences, "concurrent request"),

@@ -18,7 +18,7 @@ int window_pages(int window, int max_chunk_tokens, int max_length);
 struct CacheRequirements {
   int max_sequences = 1;
   int context = 0;                  // positions of one sequence
-  int trained_context = 0;          // of the model: an error proposes no larger one; 0: unknown
+  int longest_context = 0;          // of the model: an error proposes no larger one; 0: unknown
   bool may_shrink_context = false;  // to the largest that fits
   int n_full_contexts = 1;          // sequences of full context length that must fit at the same time, at least
   int max_chunk_tokens = 1;         // tokens of one sequence in one step

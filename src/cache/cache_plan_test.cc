@@ -61,7 +61,7 @@ TEST(CachePlan, a_context_that_does_not_fit_is_rejected_with_one_that_does) {
   ASSERT_FALSE(plan.ok());
   EXPECT_EQ(plan.error().code, ErrorCode::out_of_memory);
   EXPECT_NE(plan.error().message.find("a context of 1600 fits"), std::string::npos) << plan.error().message;
-  requirements.trained_context = 1024;
+  requirements.longest_context = 1024;
   const std::string capped = plan_cache(layers(false, false), k_f32, requirements).error().message;
   EXPECT_NE(capped.find("a context of 1024 fits: use -c 1024"), std::string::npos) << capped;
 }

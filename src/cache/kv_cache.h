@@ -30,6 +30,7 @@ struct KvCacheOptions {
 struct SequenceCache {
   CacheNamespace cache_namespace = kSharedNamespace;
   double cache_share = 1;  // of the pools, for the prefixes of its namespace after its end
+  int rope_scaling = 0;    // of its keys (StepInputs::rope_scalings); its namespace is for this one
   int slot = kNoSlot;
   std::vector<int> draft_slots;  // for the states after the drafted tokens of a verification step
   PageTables pages;

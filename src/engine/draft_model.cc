@@ -4,7 +4,9 @@
 
 #include "base/pluralize.h"
 #include "base/sanitize_for_terminal.h"
+#include "engine/engine_memory.h"
 #include "engine/token_difference.h"
+#include "graph/rope.h"
 
 namespace zinc {
 namespace {
@@ -67,8 +69,10 @@ Result<std::unique_ptr<DraftModelDrafter>> DraftModelDrafter::create(ModelInstan
                                    .n_sequences = options.step.max_seqs}));
   drafter->cache_ = std::move(cache);
   drafter->arrays_.fill(StepArrays(drafter->cache_->windows().size()));
-  ZINC_TRY(plan, instance.backend().compile(instance.model().graph, instance.weights(), drafter->cache_->memory(),
-                                            options.step));
+  const Graph& graph = instance.model().graph;
+  drafter->rope_contexts_ = rope_contexts(graph, options.cache.max_length);
+  ZINC_TRY(plan, instance.backend().compile(graph, instance.weights(), drafter->cache_->memory(),
+                                            with_rope_scalings(options.step, graph, options.cache.max_length)));
   drafter->plan_ = std::move(plan);
   return drafter;
 }
@@ -89,11 +93,13 @@ DraftModelDrafter::DraftSequence* DraftModelDrafter::find_or_admit(const DraftQu
     cache_->release(std::move(sequence.cache));
     sequences_.erase(found);
   }
-  std::optional<Admission> admission =
-      cache_->admit(query.tokens, static_cast<int>(before_last.size()), query.cache->cache_namespace);
+  const int rope_scaling = rope_scaling_for(rope_contexts_, query.max_length);  // may be another than the target's
+  std::optional<Admission> admission = cache_->admit(query.tokens, static_cast<int>(before_last.size()),
+                                                     with_rope_scaling(query.cache->cache_namespace, rope_scaling));
   if (!admission) return nullptr;
   SequenceCache cache = std::move(admission->sequence);
   cache.cache_share = query.cache->cache_share;
+  cache.rope_scaling = rope_scaling;
   const std::span<const TokenId> cached = before_last.first(static_cast<size_t>(cache.n_tokens));
   DraftSequence& sequence = sequences_[query.id];
   sequence = {std::move(cache), {cached.begin(), cached.end()}};

@@ -62,6 +62,7 @@ class DraftModelDrafter final : public Drafter {
 
   ModelInstance model_;
   DraftModelOptions options_;
+  std::vector<int> rope_contexts_;  // positions by RoPE scaling
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<Plan> plan_;
   std::map<RequestId, DraftSequence> sequences_;

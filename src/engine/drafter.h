@@ -20,6 +20,7 @@ struct DraftQuery {
   RequestId id = 0;
   std::span<const TokenId> tokens = {};  // prompt and output; the last one has not been fed to the target model
   const SequenceCache* cache = nullptr;  // has pages for the last token and max_tokens further ones
+  int max_length = 0;                    // of the sequence at its end
   int max_tokens = 0;
   std::vector<TokenId> draft = {};  // the result; may be shorter than max_tokens, or empty
 };

@@ -10,6 +10,7 @@
 #include "engine/mtp_drafter.h"
 #include "engine/mtp_file_drafter.h"
 #include "engine/submission_queue.h"
+#include "graph/rope.h"
 
 namespace zinc {
 namespace {
@@ -26,6 +27,34 @@ Status check(const EngineOptions& options) {
   if (Status s = check_minimum("checkpoint_interval", options.checkpoint_interval, 1); !s.ok()) return s;
   if (options.max_decode_slowdown > 1) return ok_status();
   return fail(ErrorCode::invalid_input, "max_decode_slowdown is {}, but must be above 1", options.max_decode_slowdown);
+}
+
+// A model without an extension may be used beyond its training context: the results are its own.
+Status check_context(const ModelInstance& model, int context) {
+  const RopeExtension extension = rope_extension(model.model().graph);
+  if (extension.kind == RopeExtensionKind::none || context <= extension.max_context) return ok_status();
+  return fail(ErrorCode::invalid_input,
+              "a context of {} tokens is too long for {}: it was trained for {}, and {} reaches {}; use -c {} or less",
+              context, model.file().name(), extension.context,
+              extension.kind == RopeExtensionKind::yarn ? "YaRN" : "its longrope", extension.max_context,
+              extension.max_context);
+}
+
+// Positions that a request may use, and the RoPE scaling for them. It is fixed when the request is submitted.
+struct RequestLength {
+  int max_length = 0, rope_scaling = 0;
+};
+RequestLength length_of(const Request& request, std::span<const int> contexts) {
+  constexpr int kOutputShare = 4;  // an output without a limit gets 1 / this of the first context, at least
+  const int64_t n_prompt = std::ssize(request.prompt), n_requested = request.options.max_tokens;
+  const bool has_limit = request.embedding || request.options.prompt_only || n_requested > 0;
+  int64_t needed = n_prompt;
+  if (!request.embedding && !request.options.prompt_only) {
+    needed += n_requested > 0 ? n_requested - 1 : contexts[0] / kOutputShare;  // the last output token is not fed
+  }
+  const int scaling = rope_scaling_for(contexts, needed);
+  const int64_t context = contexts[static_cast<size_t>(scaling)];
+  return {static_cast<int>(has_limit ? std::min(needed, context) : context), scaling};
 }
 
 Status add_mtp_file(ModelInstance& model, const std::filesystem::path& path) {
@@ -55,7 +84,7 @@ Result<std::optional<ModelInstance>> open_draft_model(ModelInstance& model, cons
 Result<std::unique_ptr<Drafter>> make_drafter(const ModelInstance& model, std::optional<ModelInstance> draft_model,
                                               KvCache& cache, const EngineMemory& memory,
                                               const EngineOptions& options) {
-  const Bucket step = largest_draft_step(options);
+  Bucket step = largest_draft_step(options);
   if (draft_model) {
     ZINC_TRY(drafter, DraftModelDrafter::create(
                           std::move(*draft_model),
@@ -63,6 +92,7 @@ Result<std::unique_ptr<Drafter>> make_drafter(const ModelInstance& model, std::o
     return std::unique_ptr<Drafter>(std::move(drafter));
   }
   if (options.speculation.mode != SpeculationMode::mtp) return std::unique_ptr<Drafter>();
+  step = with_rope_scalings(step, model.model().graph, memory.cache.context);
   if (model.mtp_file()) {
     ZINC_TRY(drafter, MtpFileDrafter::create(model, cache, step));
     return std::unique_ptr<Drafter>(std::move(drafter));
@@ -94,6 +124,7 @@ Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, EngineOption
     options.step_tokens = backend->step_tokens;
   }
   if (Status valid = check(options); !valid.ok()) return valid.error();
+  if (Status valid = check_context(model, options.context); !valid.ok()) return valid.error();
   ZINC_TRY(tokenizer, Tokenizer::load(model.file()));
   ZINC_TRY(draft_model, open_draft_model(model, options.speculation));
   ZINC_TRY(memory, plan_engine_memory(model, model.memory_limit(), options, draft_model ? &*draft_model : nullptr));
@@ -107,7 +138,7 @@ Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, EngineOption
                                    .max_chunk_tokens = options.step_tokens,
                                    .n_sequences = options.max_sequences,
                                    .n_draft_slots = plan.n_draft_slots}));
-  Bucket bucket = largest_step(options);
+  Bucket bucket = with_rope_scalings(largest_step(options), graph, plan.context);
   bucket.time_kernels = options.trace.trace && options.trace.time_kernels;
   ZINC_TRY(step_plan, instance.backend().compile(graph, instance.weights(), cache->memory(), bucket));
   engine->cache_file_ = options.cache_file;
@@ -119,6 +150,7 @@ Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, EngineOption
                      .weight_bytes = instance.weights().device_bytes(),
                      .cache_bytes = cache->memory().device_bytes(),
                      .activation_bytes = step_plan->device_bytes(),
+                     .rope_contexts = rope_contexts(graph, plan.context),
                      .speculation = options.speculation.mode,
                      .cache_load_error = engine->load_prefix_cache(*cache)};
   engine->submission_queue_ = std::make_unique<SubmissionQueue>(options.queue_limit, options.max_sequences);
@@ -172,12 +204,11 @@ Result<RequestId> Engine::submit(Request request) {
     return fail(ErrorCode::invalid_input, "the forced end of reasoning has a token outside the vocabulary");
   }
   if (Status valid = validate(request.options.sampling, limits_.n_vocab); !valid.ok()) return valid.error();
-  const size_t n_requested = static_cast<size_t>(std::max(0, request.options.max_tokens));
-  size_t length = context;  // the last output token is not fed
-  if (n_requested > 0) length = std::min(length, prompt.size() + n_requested - 1);
-  if (request.embedding || request.options.prompt_only) length = prompt.size();
+  const RequestLength length = length_of(request, limits_.rope_contexts);
+  request.cache_namespace = with_rope_scaling(request.cache_namespace, length.rope_scaling);
   auto live = std::make_unique<RequestState>(std::move(request), tokenizer_);
-  live->max_length = static_cast<int>(length);
+  live->max_length = length.max_length;
+  live->rope_scaling = length.rope_scaling;
   return submission_queue_->put(std::move(live));
 }
 

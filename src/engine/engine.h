@@ -23,7 +23,9 @@ namespace zinc {
 
 struct EngineOptions {
   int max_sequences = 16;  // requests that run at the same time, at most
-  int context = 0;         // positions per request; 0: the model's training context, or less if memory is short
+  // Positions per request; 0: the model's training context, or less if memory is short. In a larger one, requests that
+  // need more than the training context have an extended one (graph/rope.h), up to longest_context().
+  int context = 0;
   int step_tokens = 0;     // prompt tokens per step, at most; 0: the backend's default
   size_t cache_bytes = 0;  // KV pages and recurrent states; 0: max_sequences times context, at most half of the memory
                            // that the model leaves
@@ -42,6 +44,7 @@ struct EngineLimits {
   int context = 0, max_sequences = 0, queue_limit = 0, n_vocab = 0;
   int embedding_dim = 0;
   size_t weight_bytes = 0, cache_bytes = 0, activation_bytes = 0;
+  std::vector<int> rope_contexts = {};  // positions by RoPE scaling; the last one is `context`
   SpeculationMode speculation = SpeculationMode::automatic;
   std::string cache_load_error = {};  // why an existing cache file was not loaded; empty: no error
 };
@@ -65,7 +68,8 @@ class Engine {
   //   invalid_input    an empty prompt, a token or sampling parameter out of range
   //   context_exceeded the prompt is longer than the context; the message names both numbers
   //   unavailable      the queue is full, or the engine is draining: try again later
-  // An output that reaches the end of the context ends there (StopReason::context_full).
+  // An output that reaches the end of the context ends there (StopReason::context_full). If the context is extended,
+  // that is the context of the request's own RoPE scaling, which is chosen by what it may need: docs/serving.md.
   Result<RequestId> submit(Request request);
   // Any thread; no effect if the request has ended or never existed. Takes effect before the next step.
   void cancel(RequestId id);

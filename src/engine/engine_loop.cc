@@ -164,6 +164,7 @@ bool EngineLoop::admit(RequestState& request) {
   }
   request.cache = std::move(admission->sequence);
   request.cache.cache_share = request.request.cache_share;
+  request.cache.rope_scaling = request.rope_scaling;
   request.is_running = true;
   request.prefill_size = n_tokens;
   request.n_cached_prefix = needs_all ? std::min(admission->n_common, n_tokens) : request.cache.n_tokens;
@@ -219,8 +220,11 @@ DraftQuery EngineLoop::draft_query(const RequestState& request) const {
     n_max = std::min(n_max, options_.checkpoint_interval - n_fed % options_.checkpoint_interval - 1);
   }
   if (const int n_left = request.output.n_tokens_left(); n_left > 0) n_max = std::min(n_max, n_left - 1);
-  return {
-      .id = request.id, .tokens = request.output.tokens(), .cache = &request.cache, .max_tokens = std::max(0, n_max)};
+  return {.id = request.id,
+          .tokens = request.output.tokens(),
+          .cache = &request.cache,
+          .max_length = request.max_length,
+          .max_tokens = std::max(0, n_max)};
 }
 
 // Prompts are not delayed by drafts: a step without prompt tokens while there are prompts measures how long one takes.

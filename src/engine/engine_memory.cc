@@ -5,6 +5,7 @@
 
 #include "base/format_memory.h"
 #include "base/pluralize.h"
+#include "graph/rope.h"
 
 namespace zinc {
 namespace {
@@ -31,7 +32,7 @@ CacheRequirements requirements_of(const ModelInstance& model, size_t unused, con
   CacheRequirements requirements{
       .max_sequences = options.max_sequences,
       .context = static_cast<int>(std::clamp<int64_t>(context, 1, kMaxPositions)),
-      .trained_context = static_cast<int>(std::min<int64_t>(model.model().config.max_context, kMaxPositions)),
+      .longest_context = static_cast<int>(std::min<int64_t>(longest_context(model.model()), kMaxPositions)),
       .may_shrink_context = options.context == 0,
       .n_full_contexts = 1,
       .max_chunk_tokens = options.step_tokens,
@@ -60,13 +61,16 @@ Result<size_t> measure_mtp_plan(const ModelInstance& model, const CacheSizes& si
 
 Result<ModelMemory> measure(const Models& models, const CacheSizes& sizes, const CacheSizes& draft_sizes,
                             const EngineOptions& options) {
-  ZINC_TRY(memory, measure_memory(models.model, sizes, largest_step(options)));
-  const Bucket draft_step = largest_draft_step(options);
+  const Graph& graph = models.model.model().graph;
+  ZINC_TRY(memory,
+           measure_memory(models.model, sizes, with_rope_scalings(largest_step(options), graph, sizes.max_length)));
+  Bucket draft_step = largest_draft_step(options);
   if (models.model.model().draft) {
-    ZINC_TRY(mtp_bytes, measure_mtp_plan(models.model, sizes, draft_step));
+    ZINC_TRY(mtp_bytes, measure_mtp_plan(models.model, sizes, with_rope_scalings(draft_step, graph, sizes.max_length)));
     memory.plan_bytes += mtp_bytes;
   }
   if (models.draft_model) {
+    draft_step = with_rope_scalings(draft_step, models.draft_model->model().graph, draft_sizes.max_length);
     ZINC_TRY(draft, measure_memory(*models.draft_model, draft_sizes, draft_step));
     memory.weight_bytes += draft.weight_bytes;
     memory.upload_bytes = std::max(memory.upload_bytes, draft.upload_bytes);
@@ -194,6 +198,11 @@ Bucket largest_draft_step(const EngineOptions& options) {
   return {.max_tokens = options.max_sequences + options.step_tokens,
           .max_seqs = options.max_sequences,
           .max_outputs = options.max_sequences};
+}
+
+Bucket with_rope_scalings(Bucket step, const Graph& graph, int context) {
+  step.n_rope_scalings = static_cast<int>(rope_contexts(graph, context).size());
+  return step;
 }
 
 Result<EngineMemory> plan_engine_memory(const ModelInstance& model, size_t limit, const EngineOptions& options,

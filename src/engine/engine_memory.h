@@ -26,5 +26,7 @@ size_t least_limit(const ModelMemory& memory);
 Bucket largest_step(const EngineOptions& options);
 // Of a draft model or an MTP block.
 Bucket largest_draft_step(const EngineOptions& options);
+// The same, for sequences of up to `context` positions.
+Bucket with_rope_scalings(Bucket step, const Graph& graph, int context);
 
 }  // namespace zinc

@@ -24,9 +24,10 @@ struct RequestState {
 
   RequestId id = 0;
   int prompt_size;
-  int max_length = 0;  // positions it may use
-  OutputState output;  // its tokens start with the prompt
-  Request request;     // without prompt and options, which moved to `output`
+  int max_length = 0;    // positions it may use
+  int rope_scaling = 0;  // for them; the cache namespace of `request` is for this one
+  OutputState output;    // its tokens start with the prompt
+  Request request;       // without prompt and options, which moved to `output`
 
   std::optional<uint64_t> admission_failed_at;  // KvCache::version() at the last failed admission
   bool is_running = false;                      // else it waits: not yet admitted, or preempted

@@ -10,11 +10,12 @@ void StepArrays::clear() {
   seq_begin_.assign(1, 0);
   slots_.clear();
   row_slots_.clear();
+  rope_scalings_.clear();
   output_rows_.clear();
   logit_rows_.clear();
   sequences_.clear();
   sampling_.clear();
-  wants_hidden_ = has_sampling_ = has_row_slots_ = false;
+  wants_hidden_ = has_sampling_ = has_row_slots_ = has_rope_scalings_ = false;
 }
 
 void StepArrays::add(const SequenceCache& sequence, int begin, std::span<const TokenId> tokens) {
@@ -24,6 +25,8 @@ void StepArrays::add(const SequenceCache& sequence, int begin, std::span<const T
   }
   seq_begin_.push_back(static_cast<int32_t>(tokens_.size()));
   slots_.push_back(sequence.slot);
+  rope_scalings_.push_back(sequence.rope_scaling);
+  has_rope_scalings_ |= sequence.rope_scaling > 0;
   row_slots_.resize(tokens_.size(), kNoSlot);
   row_slots_.back() = sequence.slot;
   sequences_.push_back(&sequence);
@@ -75,6 +78,7 @@ StepInputs StepArrays::inputs() {
           .seq_begin = seq_begin_,
           .slots = slots_,
           .row_slots = has_row_slots_ ? std::span<const int32_t>(row_slots_) : std::span<const int32_t>(),
+          .rope_scalings = has_rope_scalings_ ? std::span<const int32_t>(rope_scalings_) : std::span<const int32_t>(),
           .page_tables = tables_,
           .output_rows = output_rows_,
           .sampling = has_sampling_ ? std::span<const DeviceSampling>(sampling_) : std::span<const DeviceSampling>(),

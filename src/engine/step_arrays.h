@@ -34,12 +34,12 @@ class StepArrays {
 
  private:
   std::vector<TokenId> tokens_;
-  std::vector<int32_t> positions_, seq_begin_ = {0}, slots_, row_slots_, output_rows_, logit_rows_;
+  std::vector<int32_t> positions_, seq_begin_ = {0}, slots_, row_slots_, rope_scalings_, output_rows_, logit_rows_;
   std::vector<const SequenceCache*> sequences_;
   std::vector<std::vector<PageId>> pages_;  // per group
   std::vector<PageTable> tables_;
   std::vector<DeviceSampling> sampling_;  // one per output row
-  bool wants_hidden_ = false, has_sampling_ = false, has_row_slots_ = false;
+  bool wants_hidden_ = false, has_sampling_ = false, has_row_slots_ = false, has_rope_scalings_ = false;
 };
 
 }  // namespace zinc

@@ -29,9 +29,14 @@ std::filesystem::path model_path(std::string_view name) {
   if (!name.starts_with(kTiny)) {
     return std::filesystem::path(ZINC_SOURCE_DIR) / "tests/data/oracle/models" / fmt::format("{}.gguf", name);
   }
-  const TinyModel& model = tiny_model(name.substr(kTiny.size()));
+  TinyModel model = tiny_model(name.substr(kTiny.size()));
+  std::ranges::find(model.metadata, "context_length", &TinyKey::name)->value = uint32_t{1024};  // as the others have
+  return write_tiny_model(model);
+}
+
+std::filesystem::path write_tiny_model(const TinyModel& model) {
   static const TestFolder folder;  // until the process ends: model files are mapped
-  const std::filesystem::path path = folder / fmt::format("{}.gguf", name);
+  const std::filesystem::path path = folder / fmt::format("tiny {}.gguf", model.name);
   const std::string bytes = make_gguf(model, find_tensors(model).value(), tiny_vocabulary());
   ZINC_CHECK(write_file_atomically(path, bytes).ok());
   return path;

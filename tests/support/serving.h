@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "tests/support/tiny_model.h"
 
 namespace zinc {
 
@@ -38,6 +39,8 @@ struct ServedFile {
   Draft draft = Draft::skip;
 };
 std::filesystem::path model_path(std::string_view name);  // ServedFile::name
+// A file of the model with a vocabulary, named after it, until the process ends.
+std::filesystem::path write_tiny_model(const TinyModel& model);
 ModelInstance load_model(const ServedFile& file);
 std::unique_ptr<Engine> make_engine(const ServedFile& file, const EngineOptions& options);
 

@@ -93,6 +93,10 @@ std::vector<TinyModel> make_tiny_models() {
   const Keys interval_and_mtp = {{"full_attention_interval", 2u, false}, {"nextn_predict_layers", 1u, false}};
   return {
       {"llama", "llama", dense(2), {{"rope_freqs.weight", {16}}, kOutput}},
+      {"llama with longrope", "llama",
+       dense(2, {{"rope.scaling.type", std::string("longrope"), false},
+                 {"rope.scaling.original_context_length", uint32_t{kTinyContext / 4}, false},
+                 {"rope.scaling.attn_factor", 1.19f, false}})},
       {"llama with experts", "llama", with(dense(2), {{"expert_count", 5u, false}, {"expert_used_count", 2u}})},
       {"qwen2", "qwen2", dense(2), kBiases},
       {"qwen3", "qwen3", dense(2), {kOutput}},
@@ -152,7 +156,7 @@ std::vector<float> random_weights(const TinyTensor& tensor) {
   float offset = 0, spread = 0.3f;
   if (tensor.shape.n_dims() > 1) spread = std::sqrt(3.0f / static_cast<float>(tensor.shape.inner()));
   if (named("norm") || named("scale")) offset = 1.0f;
-  if (named("rope_freqs")) offset = 2.0f;
+  if (named("rope_f")) offset = 2.0f;  // rope_freqs, rope_factors_short, rope_factors_long
   if (named("ssm_a") && tensor.shape.n_dims() == 1) offset = -0.5f;  // a decay: negative
   std::vector<float> out(static_cast<size_t>(tensor.shape.elems()));
   for (float& x : out) x = offset + spread * uniform();
