@@ -22,6 +22,16 @@ RopeExtension read_extension(Metadata& m, const std::string& scaling, const Rope
   return {RopeExtensionKind::yarn, trained, kMaxRopeScalings * trained};
 }
 
+float read_attn_factor(Metadata& m) {
+  constexpr std::string_view kKey = "rope.scaling.attn_factor";
+  constexpr float kMax = 100;  // published ones are below 2; scores grow with its square
+  const float factor = m.real_or(kKey, 1);
+  if (factor > 0 && factor <= kMax) return factor;
+  m.fail_with(fail(ErrorCode::invalid_input, "{}: metadata '{}' is {}, expected more than 0 and at most {}",
+                   m.file().name(), m.full_key(kKey), factor, kMax));
+  return 1;
+}
+
 }  // namespace
 
 RopeParams read_rope(Metadata& m, RopePairs pairs, int64_t head_dim) {
@@ -32,7 +42,7 @@ RopeParams read_rope(Metadata& m, RopePairs pairs, int64_t head_dim) {
   const std::string scaling = m.text_or("rope.scaling.type", "linear");
   const float factor = m.real_or("rope.scaling.factor", m.real_or("rope.scale_linear", 0));
   if (scaling != "none" && factor > 0) rope.position_scale = 1 / factor;
-  rope.amplitude = m.real_or("rope.scaling.attn_factor", 1);
+  rope.amplitude = read_attn_factor(m);
   rope.yarn.beta_fast = m.real_or("rope.scaling.yarn_beta_fast", rope.yarn.beta_fast);
   rope.yarn.beta_slow = m.real_or("rope.scaling.yarn_beta_slow", rope.yarn.beta_slow);
   rope.extension = read_extension(m, scaling, rope);

@@ -136,6 +136,13 @@ TEST(ReadRope, longrope_is_for_sequences_beyond_the_original_context) {
   EXPECT_EQ(outcome.rope.amplitude, 1.19f);
 }
 
+TEST(ReadRope, an_attention_factor_out_of_range_is_named) {
+  for (const float factor : {0.0f, -1.0f, 1e30f}) {
+    EXPECT_TRUE(contains_all(read(GgufWriter().add("toy.rope.scaling.attn_factor", factor)).error,
+                             {"toy.gguf", "toy.rope.scaling.attn_factor", "at most 100"}));
+  }
+}
+
 TEST(ReadRope, an_unknown_type_is_named_with_the_known_ones) {
   EXPECT_TRUE(contains_all(read(GgufWriter().add("toy.rope.scaling.type", "ntk")).error,
                            {"toy.gguf", "ntk", "none, linear, yarn, longrope"}));
