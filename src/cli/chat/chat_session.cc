@@ -135,6 +135,11 @@ void ChatSession::print_summary(const Outcome& outcome) {
   if (outcome.reason == StopReason::max_tokens) {
     screen_.print_warning(fmt::format("the answer was cut off at the limit of {}; /set max_tokens 0 removes the limit",
                                       pluralize(options_.max_tokens, "token")));
+  } else if (outcome.reason == StopReason::context_full && n_used < context) {  // of the answer's own RoPE scaling
+    screen_.print_warning(
+        fmt::format("the answer was cut off at {} tokens, the end of the context that it began with; the next answer "
+                    "has a larger one",
+                    n_used - 1));
   } else if (outcome.reason == StopReason::context_full) {
     screen_.print_warning(context_full_error("the answer was cut off").message);
   }

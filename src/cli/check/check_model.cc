@@ -36,14 +36,14 @@ void check_fit(CheckReport& report, const ModelInstance& model, const std::strin
   const size_t free_bytes = available_bytes(device), total_bytes = device.memory_bytes;
   const Result<EngineMemory> required = chat_memory(model, kUnlimitedMemory, context);
   if (!required.ok()) return report.add({CheckStatus::fail, kSection, "memory", required.error().message});
-  const int64_t trained = model.model().config.max_context;
+  const int64_t trained = model.model().config.max_context, longest = longest_context(model.model());
   const Result<EngineMemory> largest = chat_memory(model, free_bytes, 0);
   const int64_t max_context = largest.ok() ? largest.value().cache.context : 0;
   const Result<EngineMemory> fitting = chat_memory(model, free_bytes, context);
   const bool fits = fitting.ok();
   const bool fits_when_idle = chat_memory(model, total_bytes, context).ok();
   const EngineMemory& memory = required.value();
-  report.model["context"] = std::min(context, trained);
+  report.model["context"] = std::min(context, longest);
   report.model["weight_bytes"] = memory.weight_bytes;
   report.model["cache_bytes"] = memory.cache_bytes;
   report.model["working_bytes"] = memory.plan_bytes;
@@ -54,7 +54,7 @@ void check_fit(CheckReport& report, const ModelInstance& model, const std::strin
   const std::string needs =
       fmt::format("{}: {} of weights, {} of KV cache for {} tokens, {} of activations and workspaces",
                   human_bytes(memory.bytes()), human_bytes(memory.weight_bytes), human_bytes(memory.cache_bytes),
-                  std::min(context, trained), human_bytes(memory.plan_bytes));
+                  std::min(context, longest), human_bytes(memory.plan_bytes));
   const std::string free = human_bytes(free_bytes);
   if (fits) {
     report.add({CheckStatus::ok, kSection, "memory", fmt::format("{}; {} is free{}", needs, free, on_device)});
@@ -72,8 +72,9 @@ void check_fit(CheckReport& report, const ModelInstance& model, const std::strin
                 "zinc list   # the FIT column shows which models fit"});
   }
   report.add({CheckStatus::ok, kSection, "context",
-              fmt::format("{} of KV cache per token; trained for {} tokens, {} fit now",
-                          human_bytes(report.model.at("cache_bytes_per_token").as_uint64()), trained, max_context)});
+              fmt::format("{} of KV cache per token; trained for {} tokens{}, {} fit now",
+                          human_bytes(report.model.at("cache_bytes_per_token").as_uint64()), trained,
+                          longest > trained ? fmt::format(" (-c up to {} with YaRN)", longest) : "", max_context)});
 }
 
 // Weight formats without packed kernels on this backend.

@@ -179,8 +179,10 @@ Result<std::unique_ptr<EngineThread>> start_engine(const Options& options, const
 }
 
 void announce(const ServedModel& model) {
-  print_stderr(fmt::format("zinc: {}: context {}, {} in parallel, queue of {}; {} of weights, {} of KV cache",
-                           model.name, model.limits.context, pluralize(model.limits.max_sequences, "request"),
+  const std::vector<int>& contexts = model.limits.rope_contexts;
+  const std::string extended = contexts.size() > 1 ? fmt::format(" (extended above {})", contexts[0]) : "";
+  print_stderr(fmt::format("zinc: {}: context {}{}, {} in parallel, queue of {}; {} of weights, {} of KV cache",
+                           model.name, model.limits.context, extended, pluralize(model.limits.max_sequences, "request"),
                            model.limits.queue_limit, human_bytes(model.limits.weight_bytes),
                            human_bytes(model.limits.cache_bytes)));
   if (!model.limits.cache_load_error.empty())
@@ -348,8 +350,10 @@ void declare_engine_options(CLI::App& app, EngineOptions& engine) {
   app.add_option("--parallel", engine.max_sequences, "maximum number of concurrent requests")
       ->check(number_in_range(1, 1024))
       ->capture_default_str();
-  app.add_option("-c,--context,--ctx-size", engine.context,
-                 "context length per request (0: the model's maximum, if memory allows)")
+  app.add_option(
+         "-c,--context,--ctx-size", engine.context,
+         "context length per request (0: the model's own, if memory allows; more than that: requests that need it "
+         "run with YaRN)")
       ->check(number_in_range(0, 1 << 30))
       ->capture_default_str();
   app.add_option("--cache-bytes", engine.cache_bytes,
