@@ -19,6 +19,8 @@ namespace {
 
 constexpr int kVersion = 13, kFailed = 6;
 const fs::path kDevice = EMULATED_GPU_SOURCE "/device";
+constexpr const char* kCompiler =
+    EMULATED_GPU_COMPILER " -w -std=c++20 -O1 -march=native -ffp-contract=off -fno-gnu-unique -shared -fPIC";
 
 struct Program {
   std::string source;
@@ -63,11 +65,10 @@ std::string architecture_defines(int n_options, const char* const* options) {
 // Compiles `folder`/kernel.cc; returns success, with the compiler's output in `log`.
 bool build(const fs::path& folder, std::string& log) {
   const fs::path library = own_library();
-  const std::string command = std::string(EMULATED_GPU_COMPILER) +
-                              " -w -std=c++20 -O1 -march=native -ffp-contract=off -fno-gnu-unique -shared -fPIC -I'" +
-                              folder.string() + "' '" + (folder / "kernel.cc").string() + "' -o '" +
-                              (folder / "kernel.so").string() + "' '" + library.string() + "' -Wl,-rpath,'" +
-                              library.parent_path().string() + "' 2> '" + (folder / "log").string() + "'";
+  const std::string command = std::string(kCompiler) + " -I'" + folder.string() + "' '" +
+                              (folder / "kernel.cc").string() + "' -o '" + (folder / "kernel.so").string() + "' '" +
+                              library.string() + "' -Wl,-rpath,'" + library.parent_path().string() + "' 2> '" +
+                              (folder / "log").string() + "'";
   const bool is_built = std::system(command.c_str()) == 0;
   log = read_file(folder / "log");
   return is_built;
@@ -77,12 +78,13 @@ bool build(const fs::path& folder, std::string& log) {
 
 #define EMULATED extern "C" __attribute__((visibility("default")))
 
-// The minor version hashes the compiler and its headers, so that cached kernels are invalidated when they change.
+// The minor version hashes the compiler, its flags and its headers, so that cached kernels are invalidated when they
+// change.
 EMULATED int nvrtcVersion(int* major, int* minor) {
   std::string all;
   for (const char* name : {"builtins.h", "ptx.h", "runtime.h", "wgmma.h"}) all += read_file(kDevice / name);
   *major = kVersion;
-  *minor = static_cast<int>(std::hash<std::string>{}(all + EMULATED_GPU_COMPILER) % 1'000'000);
+  *minor = static_cast<int>(std::hash<std::string>{}(all + kCompiler) % 1'000'000);
   return 0;
 }
 EMULATED const char* nvrtcGetErrorString(int) { return "the C++ compiler failed"; }
