@@ -33,7 +33,8 @@ struct Thread;
 struct Warp {
   Barrier barrier;
   int n_alive = kWarpThreads;
-  std::array<unsigned, kWarpThreads> exchanged{};
+  // Two: a lane that is one barrier ahead writes those that the other lanes no longer read.
+  std::array<std::array<EmulatedWords, kWarpThreads>, 2> exchanged{};
   std::vector<Thread*> run_order;
 };
 
@@ -329,13 +330,12 @@ void emulated_sync_warp() {
   zinc::emulated::Warp& warp = active->self().warp();
   active->wait(warp.barrier, warp.n_alive);
 }
-unsigned emulated_exchange(unsigned word, int lane) {
+const EmulatedWords* emulated_exchange(const EmulatedWords& words) {
   zinc::emulated::Warp& warp = active->self().warp();
-  warp.exchanged[emulated_index.thread.x % zinc::emulated::kWarpThreads] = word;
+  auto& exchanged = warp.exchanged[warp.barrier.generation % 2];
+  exchanged[emulated_index.thread.x % zinc::emulated::kWarpThreads] = words;
   emulated_sync_warp();
-  const unsigned taken = warp.exchanged[static_cast<size_t>(lane)];
-  emulated_sync_warp();
-  return taken;
+  return exchanged.data();
 }
 void emulated_cluster_arrive() { active->cluster_arrive(); }
 void emulated_cluster_wait() { active->cluster_wait(); }

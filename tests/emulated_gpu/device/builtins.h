@@ -1,13 +1,29 @@
 // CUDA built-ins that our kernels use, in C++ for the host.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
+#include <stdint.h>
+#include <string.h>
 
 #include "runtime.h"
+
+// Those that kernels call. <cmath> would be a third of a kernel's compile time.
+extern "C" {
+double exp(double) noexcept;
+float expf(float) noexcept;
+float fabsf(float) noexcept;
+float floorf(float) noexcept;
+float fmaf(float, float, float) noexcept;
+float fmaxf(float, float) noexcept;
+double fmin(double, double) noexcept;
+float fminf(float, float) noexcept;
+float log1pf(float) noexcept;
+float roundf(float) noexcept;
+void sincos(double, double*, double*) noexcept;
+double sqrt(double) noexcept;
+float sqrtf(float) noexcept;
+float tanhf(float) noexcept;
+}
+#define isnan __builtin_isnan
 
 #define __device__
 #define __forceinline__ inline
@@ -57,21 +73,22 @@ inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return
 inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 
-using std::isnan;
 template <class A, class B>
 constexpr auto min(A a, B b) {
-  return a < b ? static_cast<std::common_type_t<A, B>>(a) : static_cast<std::common_type_t<A, B>>(b);
+  using Common = decltype(true ? A() : B());
+  return a < b ? static_cast<Common>(a) : static_cast<Common>(b);
 }
 template <class A, class B>
 constexpr auto max(A a, B b) {
-  return a < b ? static_cast<std::common_type_t<A, B>>(b) : static_cast<std::common_type_t<A, B>>(a);
+  using Common = decltype(true ? A() : B());
+  return a < b ? static_cast<Common>(b) : static_cast<Common>(a);
 }
 
 template <class To, class From>
 inline To emulated_bits(From from) {
   static_assert(sizeof(To) == sizeof(From));
   To to;
-  std::memcpy(&to, &from, sizeof to);
+  memcpy(&to, &from, sizeof to);
   return to;
 }
 inline float __uint_as_float(unsigned bits) { return emulated_bits<float>(bits); }
@@ -81,9 +98,9 @@ inline int __float_as_int(float x) { return emulated_bits<int>(x); }
 inline double __hiloint2double(int high, int low) {
   return emulated_bits<double>(static_cast<uint64_t>(static_cast<unsigned>(high)) << 32 | static_cast<unsigned>(low));
 }
-inline int __float2int_rn(float x) { return static_cast<int>(std::nearbyint(x)); }
+inline int __float2int_rn(float x) { return static_cast<int>(__builtin_nearbyintf(x)); }
 inline float __fdividef(float a, float b) { return a / b; }
-inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
+inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 
 inline int __ffs(unsigned bits) { return __builtin_ffs(static_cast<int>(bits)); }
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
@@ -115,7 +132,7 @@ inline void __syncthreads() { emulated_sync_block(); }
 inline void __syncwarp(unsigned = ~0u) { emulated_sync_warp(); }
 inline void __threadfence() {}
 inline void __nanosleep(unsigned) { emulated_yield(); }
-[[noreturn]] inline void __trap() { std::abort(); }
+[[noreturn]] inline void __trap() { __builtin_abort(); }
 template <class T>
 T __ldg(const T* at) {
   return *at;
@@ -139,39 +156,42 @@ T atomicAdd(T* at, U by) {
   return before;
 }
 
-// Another lane's x, of four or eight bytes.
+// The x of each lane, as a function of the lane; valid until the caller's next barrier.
 template <class T>
-T emulated_from_lane(T x, int lane) {
-  if constexpr (sizeof(T) == 8) {
-    const auto words = emulated_bits<uint64_t>(x);
-    const uint64_t low = emulated_exchange(static_cast<unsigned>(words), lane);
-    return emulated_bits<T>(low | static_cast<uint64_t>(emulated_exchange(static_cast<unsigned>(words >> 32), lane))
-                                      << 32);
-  } else {
-    return emulated_bits<T>(emulated_exchange(emulated_bits<unsigned>(x), lane));
-  }
+auto emulated_lanes(const T& x) {
+  static_assert(sizeof(T) <= sizeof(EmulatedWords));
+  EmulatedWords own;
+  memcpy(&own, &x, sizeof x);
+  return [lanes = emulated_exchange(own)](int lane) {
+    T its;
+    memcpy(&its, lanes + lane, sizeof its);
+    return its;
+  };
 }
 inline int emulated_lane() { return static_cast<int>(emulated_index.thread.x % 32); }
 template <class T>
 T __shfl_sync(unsigned, T x, int lane, int width = 32) {
-  return emulated_from_lane(x, emulated_lane() / width * width + lane % width);
+  return emulated_lanes(x)(emulated_lane() / width * width + lane % width);
 }
 template <class T>
 T __shfl_xor_sync(unsigned, T x, int mask) {
-  return emulated_from_lane(x, emulated_lane() ^ mask);
+  return emulated_lanes(x)(emulated_lane() ^ mask);
 }
 template <class T>
 T __shfl_up_sync(unsigned, T x, int by) {
-  return emulated_from_lane(x, emulated_lane() < by ? emulated_lane() : emulated_lane() - by);
+  return emulated_lanes(x)(emulated_lane() < by ? emulated_lane() : emulated_lane() - by);
 }
 template <class T>
 T __shfl_down_sync(unsigned, T x, int by) {
-  return emulated_from_lane(x, emulated_lane() + by > 31 ? emulated_lane() : emulated_lane() + by);
+  return emulated_lanes(x)(emulated_lane() + by > 31 ? emulated_lane() : emulated_lane() + by);
 }
+// REQUIRES: of_two is associative.
 template <class T, class F>
 T emulated_reduce(T x, F&& of_two) {
-  for (int mask = 16; mask > 0; mask /= 2) x = of_two(x, __shfl_xor_sync(~0u, x, mask));
-  return x;
+  const auto lanes = emulated_lanes(x);
+  T all = lanes(0);
+  for (int lane = 1; lane < 32; ++lane) all = of_two(all, lanes(lane));
+  return all;
 }
 inline unsigned __reduce_max_sync(unsigned, unsigned x) { return emulated_reduce(x, max<unsigned, unsigned>); }
 inline unsigned __reduce_min_sync(unsigned, unsigned x) { return emulated_reduce(x, min<unsigned, unsigned>); }

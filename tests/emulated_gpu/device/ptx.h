@@ -104,7 +104,7 @@ void cp_async(void* to, const void* from) {
 #if __CUDA_ARCH__ >= 800
   emulated_cp_async(to, from, n_bytes);
 #else
-  std::memcpy(to, from, n_bytes);
+  memcpy(to, from, n_bytes);
 #endif
 }
 inline void cp_async_16(void* to, const void* from) { cp_async<16>(to, from); }
@@ -152,53 +152,52 @@ inline u32 mul_bf16x2(u32 a, u32 b) {
 
 // E4M3: 4 exponent bits with bias 7, 3 mantissa bits, no infinity.
 inline u32 float_to_e4m3(float x) {
-  const float size = std::fmin(std::fabs(x), 448.0f);
-  const int exponent = size < 0x1p-6f ? -6 : std::ilogb(size);
-  const int steps = static_cast<int>(std::nearbyint(std::ldexp(size, 3 - exponent)));  // 8 to 16 if normal
-  return (std::signbit(x) ? 0x80u : 0u) + static_cast<u32>((exponent + 6) * 8 + steps);
+  const float size = fminf(fabsf(x), 448.0f);
+  const int exponent = size < 0x1p-6f ? -6 : __builtin_ilogbf(size);
+  const int steps = static_cast<int>(__builtin_nearbyintf(__builtin_ldexpf(size, 3 - exponent)));  // 8 to 16 if normal
+  return (__builtin_signbit(x) ? 0x80u : 0u) + static_cast<u32>((exponent + 6) * 8 + steps);
 }
 inline u16 floats_to_e4m3(float a, float b) { return static_cast<u16>(float_to_e4m3(a) | float_to_e4m3(b) << 8); }
 inline float e4m3_to_float(u32 byte) {
   const int exponent = static_cast<int>(byte >> 3 & 15), mantissa = static_cast<int>(byte & 7);
-  const float size = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
-                                   : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
+  const float size = exponent == 0 ? __builtin_ldexpf(static_cast<float>(mantissa), -9)
+                                   : __builtin_ldexpf(static_cast<float>(8 + mantissa), exponent - 10);
   return byte & 0x80 ? -size : size;
 }
 inline u32 e4m3_to_halves(u16 pair) {
   return float_to_half(e4m3_to_float(pair & 0xFFu)) | static_cast<u32>(float_to_half(e4m3_to_float(pair >> 8))) << 16;
 }
-inline float exp2_approx(float x) { return std::exp2(x); }
+inline float exp2_approx(float x) { return __builtin_exp2f(x); }
 inline u32 prmt(u32 low, u32 high, u32 nibbles) { return __byte_perm(low, high, nibbles); }
 inline int dp4a_u8s8(u32 a, int b, int c) {
   for (int i = 0; i < 4; ++i) c += static_cast<int>(a >> 8 * i & 0xFF) * static_cast<int8_t>(b >> 8 * i);
   return c;
 }
 inline float rcp_approx(float x) { return 1.0f / x; }
-inline float rsqrt_approx(float x) { return 1.0f / std::sqrt(x); }
+inline float rsqrt_approx(float x) { return 1.0f / sqrtf(x); }
 template <class T>
 void keep_in_register(T&) {}
 inline int atomic_inc_acq_rel(int* at) { return (*at)++; }
 
 // ---- warp MMA ----
 
-// The words of a quad's lanes: row lane / 4 of a fragment.
-inline void quad_words(u32 word, u32 (&row)[4]) {
-  for (int i = 0; i < 4; ++i) row[i] = emulated_exchange(word, emulated_lane() / 4 * 4 + i);
-}
-// The words of a column of a B fragment: lanes 4 column ... 4 column + 3.
-inline void column_words(u32 word, int column, u32 (&words)[4]) {
-  for (int i = 0; i < 4; ++i) words[i] = emulated_exchange(word, column * 4 + i);
-}
-
 // d(16 x 8) += a * b, where dot(row words, column words, sum) accumulates four words. `halves`: fragments of four words
-// along K.
+// along K. A row of `a` lies in the four lanes of a quad, column c of `b` in those of quad c.
 template <class T, int halves, class Dot>
 void multiply_fragments(T (&d)[4], const u32 (&a)[2 * halves], const u32 (&b)[halves], Dot&& dot) {
-  const int first = emulated_lane() % 4 * 2;
+  struct Fragments {
+    u32 a[2 * halves], b[halves];
+  } own;
+  memcpy(own.a, a, sizeof a);
+  memcpy(own.b, b, sizeof b);
+  const auto lanes = emulated_lanes(own);
+  const int row = emulated_lane() / 4 * 4, column = emulated_lane() % 4 * 2 * 4;
   for (int h = 0; h < halves; ++h) {
     u32 rows[2][4], columns[2][4];
-    for (int r = 0; r < 2; ++r) quad_words(a[2 * h + r], rows[r]);
-    for (int c = 0; c < 2; ++c) column_words(b[h], first + c, columns[c]);
+    for (int i = 0; i < 4; ++i) {
+      for (int r = 0; r < 2; ++r) rows[r][i] = lanes(row + i).a[2 * h + r];
+      for (int c = 0; c < 2; ++c) columns[c][i] = lanes(column + 4 * c + i).b[h];
+    }
     for (int e = 0; e < 4; ++e) d[e] = dot(rows[e / 2], columns[e % 2], d[e]);
   }
 }
@@ -229,12 +228,12 @@ inline void mma_m16n8k16_s8(int (&d)[4], int a0, int a1, int b0) {
 }
 
 inline uint4 ldmatrix_x4_trans(const void* row, int n_bytes = 0) {
+  const auto rows = emulated_lanes(static_cast<const u8*>(row) + n_bytes);
   u32 words[4];
   for (int matrix = 0; matrix < 4; ++matrix) {
     u32 halves[2];
     for (int i = 0; i < 2; ++i) {
-      const int lane = matrix * 8 + emulated_lane() % 4 * 2 + i;
-      const void* its_row = emulated_from_lane(static_cast<const u8*>(row) + n_bytes, lane);
+      const void* its_row = rows(matrix * 8 + emulated_lane() % 4 * 2 + i);
       halves[i] = static_cast<const u16*>(its_row)[emulated_lane() / 4];
     }
     words[matrix] = halves[0] | halves[1] << 16;

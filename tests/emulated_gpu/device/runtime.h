@@ -20,7 +20,11 @@ void emulated_yield();  // for polling loops
 void emulated_sync_block();
 void emulated_named_barrier_sync(int id, int n_threads);
 void emulated_sync_warp();
-unsigned emulated_exchange(unsigned word, int lane);  // the word of that lane of the warp
+// Gives the words to the other lanes of the warp and returns those of all lanes, valid until the caller's next barrier.
+struct EmulatedWords {
+  unsigned words[6];
+};
+const EmulatedWords* emulated_exchange(const EmulatedWords& words);
 void emulated_cluster_arrive();
 void emulated_cluster_wait();
 void* emulated_map_to_rank(void* at, int rank);  // `at` in the shared memory of that block

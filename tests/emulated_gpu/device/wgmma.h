@@ -23,7 +23,7 @@ inline u64 wgmma_descriptor(u32 address) {
 inline void wgmma_fence() {}
 template <class Product>
 void begin_product(const Product& product) {
-  static_assert(std::is_trivially_copyable_v<Product>);
+  static_assert(__is_trivially_copyable(Product));
   emulated_wgmma([](const void* of) { (*static_cast<const Product*>(of))(); }, &product, sizeof product);
 }
 inline void wgmma_commit() { emulated_wgmma_commit(); }
@@ -44,23 +44,25 @@ inline u8 tile_byte(u64 tile, int row, int byte) {
 }
 
 // The 32 bytes of the lane's two rows, 8 apart.
-inline void whole_rows(const u32 (&a)[4], u32 (&rows)[2][8]) {
-  for (int j = 0; j < 4; ++j) {
-    u32 words[4];
-    quad_words(a[j], words);
-    for (int i = 0; i < 4; ++i) rows[j % 2][j / 2 * 4 + i] = words[i];
-  }
-}
-
 struct Rows {
   u32 words[2][8];
 };
+inline Rows whole_rows(const u32 (&a)[4]) {
+  const auto lanes = emulated_lanes(make_uint4(a[0], a[1], a[2], a[3]));
+  Rows rows;
+  for (int i = 0; i < 4; ++i) {
+    const uint4 words = lanes(emulated_lane() / 4 * 4 + i);
+    rows.words[0][i] = words.x;
+    rows.words[1][i] = words.y;
+    rows.words[0][4 + i] = words.z;
+    rows.words[1][4 + i] = words.w;
+  }
+  return rows;
+}
 
 template <bool is_signed, int R>
 void wgmma_i8(int (&d)[R], const u32 (&a)[4], u64 b, int adds) {
-  Rows rows;
-  whole_rows(a, rows.words);
-  begin_product([&d, rows, b, adds] {
+  begin_product([&d, rows = whole_rows(a), b, adds] {
     for (int i = 0; i < R; ++i) {
       const u8* row = reinterpret_cast<const u8*>(rows.words[i % 4 / 2]);
       const int column = i / 4 * 8 + emulated_lane() % 4 * 2 + i % 2;
@@ -80,9 +82,7 @@ inline float tile_bfloat(u64 tile, int row, int i) {
 }
 // REQUIRES: sums that are exact in float; our kernels need no other.
 inline void wgmma_bf16(float (&d)[32], const u32 (&a)[4], u64 b, int adds) {
-  Rows rows;
-  whole_rows(a, rows.words);
-  begin_product([&d, rows, b, adds] {
+  begin_product([&d, rows = whole_rows(a), b, adds] {
     for (int i = 0; i < 32; ++i) {
       const u16* row = reinterpret_cast<const u16*>(rows.words[i % 4 / 2]);
       const int column = i / 4 * 8 + emulated_lane() % 4 * 2 + i % 2;
