@@ -69,7 +69,7 @@ MemoryCapacity model_memory(const BackendChoice& backend) {
 
 Result<EngineMemory> chat_memory(const ModelInstance& model, size_t limit, int64_t context) {
   const EngineOptions options{.max_sequences = 1,
-                              .context = static_cast<int>(std::min(context, longest_context(model.model()))),
+                              .context = static_cast<int>(std::min(context, model.model().config.max_context)),
                               .step_tokens = model.backend_info().step_tokens,
                               .queue_limit = 1};
   return plan_engine_memory(model, limit, options);

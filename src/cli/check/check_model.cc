@@ -43,7 +43,7 @@ void check_fit(CheckReport& report, const ModelInstance& model, const std::strin
   const bool fits = fitting.ok();
   const bool fits_when_idle = chat_memory(model, total_bytes, context).ok();
   const EngineMemory& memory = required.value();
-  report.model["context"] = std::min(context, longest);
+  report.model["context"] = std::min(context, trained);
   report.model["weight_bytes"] = memory.weight_bytes;
   report.model["cache_bytes"] = memory.cache_bytes;
   report.model["working_bytes"] = memory.plan_bytes;
@@ -54,7 +54,7 @@ void check_fit(CheckReport& report, const ModelInstance& model, const std::strin
   const std::string needs =
       fmt::format("{}: {} of weights, {} of KV cache for {} tokens, {} of activations and workspaces",
                   human_bytes(memory.bytes()), human_bytes(memory.weight_bytes), human_bytes(memory.cache_bytes),
-                  std::min(context, longest), human_bytes(memory.plan_bytes));
+                  std::min(context, trained), human_bytes(memory.plan_bytes));
   const std::string free = human_bytes(free_bytes);
   if (fits) {
     report.add({CheckStatus::ok, kSection, "memory", fmt::format("{}; {} is free{}", needs, free, on_device)});
