@@ -1,9 +1,9 @@
 // CUDA built-ins that our kernels use, in C++ for the host.
 #pragma once
 
-#include <initializer_list>
 #include <stdint.h>
 #include <string.h>
+#include <initializer_list>
 
 #include "runtime.h"
 
