@@ -343,7 +343,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) delta_layer_upto_256(__grid
 
 // RMSNormGated of the heads, one warp per segment of a row, and the state of the convolution. Grid: first the blocks of
 // the norm.
-ZINC_KERNEL delta_finish(__grid_constant__ const DeltaFinishParams p) {
+ZINC_KERNEL_2_PER_SM delta_finish(__grid_constant__ const DeltaFinishParams p) {
   launch_dependents();
   const int block = static_cast<int>(blockIdx.x) - p.n_norm_blocks;
   if (block >= 0) {

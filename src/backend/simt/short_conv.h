@@ -26,19 +26,18 @@ struct ConvSeq {
   // sequence's state of these channels any more.
   template <int n>
   ZINC_DEVICE void store_states(const ConvParams& p, int c) const {
-    int own_row = end - 1;  // whose state replaces the sequence's, when that was copied to the other slots
+    int own_row = end - 1, row = end;  // the state after own_row replaces the sequence's, after it was copied to others
     if (end - begin > 1 && end - begin <= kMaxVerificationRows) {
       own_row = begin - 1;
-      for (int row = begin; row < end; ++row) {
-        const int to = p.step.row_slots[row];
-        if (to == slot) {
-          own_row = row;
-        } else if (to >= 0) {
-          store_inputs<n>(p, c, begin - position, row, p.states + to * p.slot_floats);
-        }
-      }
+      row = begin;
     }
-    store_inputs<n>(p, c, begin, own_row, states);
+    for (; row <= end; ++row) {
+      const bool is_own = row == end;
+      const int to = is_own ? slot : p.step.row_slots[row];
+      if (!is_own && to == slot) own_row = row;
+      if (to < 0 || (!is_own && to == slot)) continue;
+      store_inputs<n>(p, c, is_own ? begin : begin - position, is_own ? own_row : row, p.states + to * p.slot_floats);
+    }
   }
 
  private:
