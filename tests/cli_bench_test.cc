@@ -310,6 +310,23 @@ TEST_F(BenchCommand, a_batch_is_compared_with_llama_batched_bench) {
   EXPECT_TRUE(contains_all(refusal(against("no-such-program"), 1), {"no-such-program", "llama-batched-bench"}));
 }
 
+TEST_F(BenchCommand, drafts_of_a_chosen_acceptance_are_compared_with_plain_decoding) {
+  const json::value list =
+      json_of({"bench", kModel, "--acceptance", "1,0", "--batch", "1,2", "-p", "8", "-n", "40", "-r", "2", "-t", "1"});
+  ASSERT_EQ(list.as_array().size(), 4u);
+  for (const json::value& entry : list.as_array()) {
+    EXPECT_EQ(entry.at("drafter"), "lookup");
+    EXPECT_GT(number(entry, "plain_tokens_per_second"), 0);
+    EXPECT_GT(number(entry, "speedup"), 0);
+    EXPECT_EQ(entry.at("speedup_samples").as_array().size(), 2u);
+    EXPECT_LE(number(entry, "n_accepted"), number(entry, "acceptance") * number(entry, "n_drafted"));
+  }
+  const ProcessResult text = zinc({"bench", kModel, "--acceptance", "0.5", "-p", "8", "-n", "20", "-r", "1"});
+  EXPECT_TRUE(contains_all(text.out, {"| speedup |", "| lookup | 0.5 | 8 | 20 | 1 |"})) << text.out;
+  EXPECT_TRUE(contains_all(refusal({"bench", kModel, "--speculate", "ngram"}, 2), {"--acceptance"}));
+  EXPECT_TRUE(contains_all(refusal({"bench", kModel, "--acceptance", "0.5", "--kernels"}, 2), {"--kernels"}));
+}
+
 TEST_F(BenchCommand, a_batch_that_makes_no_sense_says_what_to_do) {
   const auto refused = [&](Arguments arguments) {
     arguments.insert(arguments.begin(), {"bench", kModel, "--batch", "2"});

@@ -4,7 +4,7 @@
 
 namespace zinc {
 
-void declare_speculation_option(CLI::App& app, SpeculationOptions& options) {
+CLI::Option* declare_speculation_option(CLI::App& app, SpeculationOptions& options) {
   const auto parse = [&options](const std::string& text) {
     const auto has_file = [&](std::string_view prefix, SpeculationMode mode) {
       if (!text.starts_with(prefix) || text.size() == prefix.size()) return false;
@@ -22,10 +22,11 @@ void declare_speculation_option(CLI::App& app, SpeculationOptions& options) {
     options.mode = *mode;
     options.draft_model.clear();
   };
-  app.add_option_function<std::string>(
-         "--speculate", parse,
-         "speculative decoding: auto (where it is measured to pay), off, ngram (prompt "
-         "lookup), mtp (the model's own block), mtp:FILE (its separate MTP file), draft:MODEL")
+  return app
+      .add_option_function<std::string>(
+          "--speculate", parse,
+          "speculative decoding: auto (where it is measured to pay), off, ngram (prompt "
+          "lookup), mtp (the model's own block), mtp:FILE (its separate MTP file), draft:MODEL")
       ->option_text("MODE")
       ->default_str("auto");
 }

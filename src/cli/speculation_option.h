@@ -8,6 +8,6 @@
 namespace zinc {
 
 // Declares --speculate auto|off|ngram|mtp|mtp:FILE|draft:MODEL.
-void declare_speculation_option(CLI::App& app, SpeculationOptions& options);
+CLI::Option* declare_speculation_option(CLI::App& app, SpeculationOptions& options);
 
 }  // namespace zinc

@@ -21,6 +21,8 @@
 #include "cli/print_config.h"
 #include "cli/sanitize_line.h"
 #include "cli/sigint_watch.h"
+#include "cli/speculation_option.h"
+#include "cli/speculation_report.h"
 #include "cli/trace_file.h"
 #include "engine/kernel_bench.h"
 #include "engine/model_fingerprint.h"
@@ -44,7 +46,10 @@ struct Options {
   bool json = false, markdown = false;
   std::vector<std::string> scenarios;
   bool kernels = false;
-  std::vector<int> batches;  // sequences decoded together; empty: one after the other
+  std::vector<int> batches;         // sequences decoded together; empty: one after the other
+  std::vector<double> acceptances;  // of drafted tokens; not empty: speculative decoding is measured
+  SpeculationOptions speculation;
+  CLI::Option* speculation_option = nullptr;
   CLI::Option *prompts_option = nullptr, *depths_option = nullptr, *rounds_option = nullptr;
   TraceArguments trace;
 };
@@ -188,6 +193,49 @@ Result<BatchRun> measure_batches(const Options& options, const ModelOptions& mod
   return run;
 }
 
+std::vector<SpeculationTest> speculation_tests_of(const Options& options) {
+  std::vector<SpeculationTest> tests;
+  const std::vector<int> one = {1};
+  for (const int n_prompt : options.n_prompts) {
+    for (const int n_gen : options.n_gens) {
+      for (const int n : options.batches.empty() ? one : options.batches) {
+        for (const double acceptance : options.acceptances) tests.push_back({n_prompt, n_gen, n, acceptance});
+      }
+    }
+  }
+  return tests;
+}
+
+Result<SpeculationRun> measure_speculation(const Options& options, const ModelOptions& model) {
+  const std::vector<SpeculationTest> tests = speculation_tests_of(options);
+  SpeculationOptions speculation = options.speculation;
+  const bool runs_model = speculation.mode == SpeculationMode::mtp || speculation.mode == SpeculationMode::draft;
+  const std::string drafter(runs_model ? speculation_mode_name(speculation.mode) : "lookup");
+  if (!speculation.draft_model.empty()) {
+    ZINC_TRY(draft_file, model_file(speculation.draft_model.string()));
+    speculation.draft_model = draft_file;
+  }
+  ZINC_TRY(opened, open_model(model, speculation.mode == SpeculationMode::mtp ? Draft::load : Draft::skip));
+  ZINC_TRY(bench,
+           SpeculationBench::prepare(std::move(opened), tests, std::move(speculation), SigintWatch::is_interrupted));
+  const ModelInstance& instance = bench.engine().model();
+  ZINC_TRY(conditions, conditions_of(model, instance));
+  SpeculationRun run{std::move(conditions), drafter};
+  for (const SpeculationTest& test : tests) {
+    ZINC_TRY(warm_up, bench.measure(test));  // also measures the steps for the cost model
+    run.rows.push_back({.test = test});
+  }
+  const Status measured = measure_rounds(options, model, instance.backend(), run, [&]() -> Status {
+    for (SpeculationRow& row : run.rows) {
+      ZINC_TRY(times, bench.measure(row.test));
+      row.rounds.push_back(times);
+    }
+    return ok_status();
+  });
+  if (!measured.ok()) return measured.error();
+  return run;
+}
+
 // The models to measure, in order. An invalid file is reported here, before anything is measured.
 Result<std::vector<ModelOptions>> models_of(const Options& options) {
   std::vector<ModelOptions> models;
@@ -284,6 +332,11 @@ Status run_models(const Options& options, const std::function<Result<Run>(const 
 }
 
 Status run_tests(const Options& options, const TraceFile& trace) {
+  if (!options.acceptances.empty()) {
+    return run_models<SpeculationRun>(
+        options, [&](const ModelOptions& model) { return measure_speculation(options, model); },
+        {speculation_json, speculation_table, speculation_markdown}, speculation_warnings);
+  }
   const bool is_batched = !options.batches.empty();
   std::optional<PeerBench> peer;
   if (!options.against.empty()) {
@@ -339,22 +392,35 @@ void declare_scenarios(CLI::App& app, Options& options, std::initializer_list<CL
 
 Status check_batch(const Options& options) {
   if (options.kernels || !options.scenarios.empty()) {
-    return fail(ErrorCode::invalid_input, "--batch cannot be combined with --{}; set the lengths with -p and -n",
-                options.kernels ? "kernels" : "scenario");
+    return fail(ErrorCode::invalid_input, "--{} cannot be combined with --{}; set the lengths with -p and -n",
+                options.acceptances.empty() ? "batch" : "acceptance", options.kernels ? "kernels" : "scenario");
   }
   if (options.depths_option->count() > 0) {
-    return fail(
-        ErrorCode::invalid_input,
-        "--batch cannot be combined with -d: the sequences decode after their prompts; set their length with -p");
+    return fail(ErrorCode::invalid_input,
+                "--{} cannot be combined with -d: the sequences decode after their prompts; set their length with -p",
+                options.acceptances.empty() ? "batch" : "acceptance");
   }
   const auto is_zero = [](int n) { return n == 0; };
   if (std::ranges::none_of(options.n_prompts, is_zero) && std::ranges::none_of(options.n_gens, is_zero)) {
     return ok_status();
   }
-  return fail(ErrorCode::invalid_input, "--batch measures prefill and decode: set -p and -n to at least 1");
+  return fail(ErrorCode::invalid_input, "--{} measures prefill and decode: set -p and -n to at least 1",
+              options.acceptances.empty() ? "batch" : "acceptance");
+}
+
+Status check_speculation(const Options& options) {
+  if (options.speculation.mode == SpeculationMode::off) {
+    return fail(ErrorCode::invalid_input, "--acceptance measures drafts: --speculate off has none");
+  }
+  if (options.against.empty() && options.trace.path.empty()) return check_batch(options);
+  return fail(ErrorCode::invalid_input, "--acceptance cannot be combined with --trace or --against");
 }
 
 Status check_combination(const Options& options) {
+  if (!options.acceptances.empty()) return check_speculation(options);
+  if (options.speculation_option->count() > 0) {
+    return fail(ErrorCode::invalid_input, "--speculate needs --acceptance: which part of the drafted tokens is right");
+  }
   if (!options.batches.empty()) return check_batch(options);
   if (options.kernels && !(options.trace.path.empty() && options.against.empty())) {
     return fail(ErrorCode::invalid_input, "--kernels cannot be combined with --trace or --against");
@@ -379,6 +445,13 @@ std::function<Status()> declare(CLI::App& app) {
   declare_list(app, "--batch", options->batches,
                "sequences decoded together by the engine of `zinc serve`, each after its own prompt (-p): 1,8,32",
                number_in_range(1, kMaxBatch));
+  app.add_option("--acceptance", options->acceptances,
+                 "measure speculative decoding against plain decoding, with drafted tokens that are right with this "
+                 "probability: 0.8,0.2")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::Range(0.0, 1.0));
+  options->speculation_option = declare_speculation_option(app, options->speculation);
   declare_list(app, "-t,--threads", options->n_threads, "CPU threads (0: one per core)", number_in_range(0, 1024));
   options->rounds_option =
       app.add_option("-r,--repetitions", options->n_rounds, "measurements per test, after a warm-up (scenarios: 3)")
