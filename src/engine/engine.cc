@@ -154,14 +154,18 @@ Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, EngineOption
                      .speculation = options.speculation.mode,
                      .cache_load_error = engine->load_prefix_cache(*cache)};
   engine->submission_queue_ = std::make_unique<SubmissionQueue>(options.queue_limit, options.max_sequences);
+  // Smaller steps have no whole scan chunk.
+  const int scan_chunk_tokens = options.step_tokens >= instance.scan_chunk_tokens() ? instance.scan_chunk_tokens() : 1;
   const LoopOptions loop{.max_sequences = options.max_sequences,
-                         .checkpoint_interval = options.checkpoint_interval,
+                         .checkpoint_interval = (options.checkpoint_interval + scan_chunk_tokens - 1) /
+                                                scan_chunk_tokens * scan_chunk_tokens,
                          .embedding_dim = engine->limits_.embedding_dim,
                          .n_vocab = engine->limits_.n_vocab,
                          .can_sample_on_device = instance.backend_info().can_sample_on_device,
                          .scheduler = {.step_tokens = options.step_tokens,
                                        .max_outputs = bucket.max_outputs,
-                                       .max_decode_slowdown = options.max_decode_slowdown},
+                                       .max_decode_slowdown = options.max_decode_slowdown,
+                                       .scan_chunk_tokens = scan_chunk_tokens},
                          .trace = options.trace.trace ? std::make_shared<EngineTrace>(options.trace, graph) : nullptr};
   ZINC_TRY(drafter, make_drafter(instance, std::move(draft_model), *cache, memory, options));
   if (options.speculation.replace_drafter) drafter = options.speculation.replace_drafter(std::move(drafter));

@@ -61,6 +61,7 @@ EngineLoop::EngineLoop(SubmissionQueue& submission_queue, std::unique_ptr<KvCach
       cache_(std::move(cache)),
       plan_(std::move(plan)),
       needs_checkpoints_(cache_->has_states() || std::ranges::any_of(cache_->windows(), [](int w) { return w > 0; })),
+      scan_chunk_(options.scheduler.scan_chunk_tokens),
       scheduler_(options.scheduler),
       current_(cache_->windows().size()),
       next_(cache_->windows().size()),
@@ -148,6 +149,24 @@ bool EngineLoop::shares_prefix_in_prefill(const RequestState& request) const {
   return false;
 }
 
+// Where the scan chunks of the request's prompt end: the tokens before are processed as whole scan chunks, all others one
+// by one, whatever the steps are. Prompts whose rows are all output rows have no scan chunks: a step may have too few
+// output rows for one.
+int EngineLoop::scan_chunks_end(const RequestState& request) const {
+  return request.scores_prompt() ? 0 : request.prompt_size - request.prompt_size % scan_chunk_;
+}
+
+// The output of a resumed request is processed one by one again: no chunk has a whole scan chunk of it.
+PromptSplit EngineLoop::split_prompt(const RequestState& request) const {
+  PromptSplit split{.chunk_ends = request.checkpoints};
+  if (scan_chunk_ == 1) return split;
+  split.aligned_end = request.scan_chunks_end;
+  for (int end = split.aligned_end + scan_chunk_ / 2; end < request.prefill_size; end += scan_chunk_) {
+    split.chunk_ends.push_back(end);
+  }
+  return split;
+}
+
 // The watermark is one page per sequence: after an admission all of them can grow by a page before one is preempted.
 // Without it the prefill of a request is often wasted, because an older one needs its pages a few steps later.
 bool EngineLoop::admit(RequestState& request) {
@@ -168,11 +187,13 @@ bool EngineLoop::admit(RequestState& request) {
   request.is_running = true;
   request.prefill_size = n_tokens;
   request.n_cached_prefix = needs_all ? std::min(admission->n_common, n_tokens) : request.cache.n_tokens;
+  request.scan_chunks_end = scan_chunks_end(request);
   if (needs_checkpoints_) {
-    request.checkpoints =
-        choose_checkpoints(n_tokens, request.cache.n_tokens, request.request.boundaries, options_.checkpoint_interval);
+    request.checkpoints = choose_checkpoints(scan_chunk_ == 1 ? n_tokens : request.prompt_size, request.cache.n_tokens,
+                                             request.request.boundaries, options_.checkpoint_interval, scan_chunk_);
+    std::erase_if(request.checkpoints, [&](int offset) { return !can_insert_prefix(request, offset); });
   }
-  scheduler_.admit(request.id, n_tokens, request.cache.n_tokens, request.checkpoints,
+  scheduler_.admit(request.id, n_tokens, request.cache.n_tokens, split_prompt(request),
                    request.scores_prompt() ? PromptOutput::all_tokens : PromptOutput::last_token, request.max_length);
   speculation_->add(request);
   submission_queue_.on_admitted(request);
@@ -269,10 +290,9 @@ bool EngineLoop::allocate_pages(std::span<const ScheduledSequence> sequences) {
 // Outputs that need the whole prompt start again with it.
 void EngineLoop::preempt_youngest() {
   RequestState& request = *requests_.at(scheduler_.preempt_youngest());
-  const std::span<const TokenId> fed = request.fed();
   speculation_->flush(request.id);
   speculation_->remove(request.id);
-  cache_->finish(std::move(request.cache), fed);
+  finish_cache(request);
   request.is_running = false;
   if (request.scores_prompt()) request.prompt_tokens.clear();
   request.embedding.clear();
@@ -426,21 +446,31 @@ int EngineLoop::n_in_flight(RequestId id) const {
   return found == current_.sequences.end() ? 0 : found->n_tokens;
 }
 
+// The prefix cache takes only what every prompt that starts with these tokens would compute (ADR 0042).
+bool EngineLoop::can_insert_prefix(const RequestState& request, int n) const {
+  return scan_chunk_ == 1 || (n <= request.scan_chunks_end && n % scan_chunk_ == 0);
+}
+
+void EngineLoop::finish_cache(RequestState& request) {
+  if (!can_insert_prefix(request, request.cache.n_tokens)) request.cache.n_tokens = 0;
+  const std::span<const TokenId> fed = request.fed();
+  cache_->finish(std::move(request.cache), fed);
+}
+
 void EngineLoop::release_cache(RequestState& request, StopReason reason) {
   if (request.draft.empty()) cache_->release_draft_slots(request.cache);
   if (const int n = n_in_flight(request.id); n > 0) {
-    std::vector<TokenId> fed = reason == StopReason::failed ? std::vector<TokenId>{} : request.fed_with_pending(n);
+    const bool inserts = reason != StopReason::failed && can_insert_prefix(request, request.cache.n_tokens + n);
+    std::vector<TokenId> fed = inserts ? request.fed_with_pending(n) : std::vector<TokenId>{};
     deferred_releases_.emplace(request.id, DeferredRelease{std::move(request.cache), std::move(fed)});
   } else if (reason == StopReason::failed) {
     cache_->release(std::move(request.cache));
   } else {
-    const std::span<const TokenId> fed = request.fed();
-    cache_->finish(std::move(request.cache), fed);
+    finish_cache(request);
   }
 }
 
 void EngineLoop::release_deferred(DeferredRelease deferred) {
-  if (deferred.fed.empty()) return cache_->release(std::move(deferred.cache));
   deferred.cache.n_tokens = static_cast<int>(deferred.fed.size());
   cache_->finish(std::move(deferred.cache), deferred.fed);
 }

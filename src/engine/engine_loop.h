@@ -51,6 +51,8 @@ class EngineLoop {
   void drain_submissions();
   void admit_waiting();
   bool shares_prefix_in_prefill(const RequestState& request) const;
+  int scan_chunks_end(const RequestState& request) const;
+  PromptSplit split_prompt(const RequestState& request) const;
   bool admit(RequestState& request);
   void record_admission(RequestState& request, const Admission& admission);
   std::span<const ScheduledSequence> schedule_step();
@@ -115,6 +117,8 @@ class EngineLoop {
   void insert_prefix_if_due(RequestState& request);
   int n_in_flight(RequestId id) const;  // tokens
   void end(RequestState& request, StopReason reason, std::optional<Error> error = {});
+  bool can_insert_prefix(const RequestState& request, int n) const;
+  void finish_cache(RequestState& request);
   void release_cache(RequestState& request, StopReason reason);
   void release_deferred(DeferredRelease deferred);
   void record_end(const RequestState& request, const Outcome& outcome);
@@ -126,6 +130,7 @@ class EngineLoop {
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<Plan> plan_;
   bool needs_checkpoints_;  // some layers cannot resume at any position
+  int scan_chunk_;          // SchedulerLimits::scan_chunk_tokens
   Scheduler scheduler_;
   InFlightStep current_, next_;  // the step to wait for, and the one after it (or the last finished one)
   Clock::time_point last_done_;

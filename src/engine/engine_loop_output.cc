@@ -173,6 +173,7 @@ bool EngineLoop::is_sampled_on_device(const RequestState& request) const {
 // Whether a request with n fed tokens is inserted into the prefix cache.
 bool EngineLoop::should_insert_prefix(const RequestState& request, int n) const {
   if (!needs_checkpoints_) return n == request.prefill_size || n - request.n_cached_prefix >= kInsertIntervalTokens;
+  if (!can_insert_prefix(request, n)) return false;
   return std::ranges::binary_search(request.checkpoints, n) || n % options_.checkpoint_interval == 0;
 }
 

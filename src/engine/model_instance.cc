@@ -14,6 +14,10 @@ Status ModelInstance::read(const std::filesystem::path& path, Draft draft) {
   return ok_status();
 }
 
+int ModelInstance::scan_chunk_tokens() const {
+  return zinc::state_bytes(model_->caches) > 0 ? backend_info_->scan_chunk_tokens : 1;
+}
+
 Result<ModelInstance> ModelInstance::open(const std::filesystem::path& path, const LoadOptions& options) {
   ModelInstance instance;
   instance.chat_template_ = options.chat_template;

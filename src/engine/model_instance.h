@@ -46,6 +46,8 @@ class ModelInstance {
   Backend& backend() const { return *backend_; }
   std::string_view backend_name() const { return backend_info_->name; }
   const BackendInfo& backend_info() const { return *backend_info_; }
+  // BackendInfo::scan_chunk_tokens if the model has recurrent layers, else 1.
+  int scan_chunk_tokens() const;
   DeviceWeights& weights() const { return *weights_; }  // REQUIRES: uploaded
   const ModelLayout& layout() const { return layout_; }
   const Format& kv_format() const { return *kv_format_; }

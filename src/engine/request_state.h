@@ -35,6 +35,7 @@ struct RequestState {
   int prefill_size = 0;                         // tokens to prefill: the prompt, or all tokens so far if it was resumed
   std::vector<int> checkpoints;      // offsets in the prefill where it is inserted into the prefix cache, ascending
   int n_cached_prefix = 0;           // tokens in the prefix cache
+  int scan_chunks_end = 0;           // EngineLoop::scan_chunks_end() of it
   std::vector<TokenId> draft;        // in the step in flight, after the last token
   std::optional<TokenId> end_token;  // the one that ended the output, if any
   int n_progress = 0;                // prompt tokens done, as last reported to the sink

@@ -15,8 +15,8 @@ constexpr int kMaxOvertaken = 16;  // after so many the client's oldest request 
 }  // namespace
 
 int Scheduler::Running::n_until_chunk_end() const {
-  const auto stop = std::ranges::upper_bound(chunk_ends, n_fed);
-  return (stop == chunk_ends.end() ? n_prompt : std::min(*stop, n_prompt)) - n_fed;
+  const auto stop = std::ranges::upper_bound(split.chunk_ends, n_fed);
+  return (stop == split.chunk_ends.end() ? n_prompt : std::min(*stop, n_prompt)) - n_fed;
 }
 
 // A client that was idle gets no credit for it: it starts with the least service of all clients.
@@ -50,7 +50,7 @@ std::vector<RequestId> Scheduler::admission_order() const {
   return ids;
 }
 
-void Scheduler::admit(RequestId id, int n_prompt, int n_cached, std::vector<int> chunk_ends, PromptOutput output,
+void Scheduler::admit(RequestId id, int n_prompt, int n_cached, PromptSplit split, PromptOutput output,
                       int max_length) {
   ZINC_CHECK(n_cached < n_prompt);
   for (auto& [name, client] : clients_) {
@@ -59,7 +59,7 @@ void Scheduler::admit(RequestId id, int n_prompt, int n_cached, std::vector<int>
     ++client.n_running;
     last_admitted_was_overtaken_ = was_first && client.n_overtaken >= kMaxOvertaken;
     if (was_first) client.n_overtaken = 0;
-    running_.push_back({id, name, n_prompt, n_cached, n_cached, std::move(chunk_ends), output, max_length});
+    running_.push_back({id, name, n_prompt, n_cached, n_cached, std::move(split), output, max_length});
     return update_overtaken(id);
   }
   ZINC_CHECK(false);
@@ -181,6 +181,27 @@ void Scheduler::limit_outputs(std::span<Chunk> chunks) const {
   }
 }
 
+// Cuts chunks to whole scan chunks; what one does not use goes to the next ones. If none has a whole scan chunk, the
+// client with the least service gets one: at most scan_chunk_tokens more than were granted.
+void Scheduler::align_chunks(std::span<Chunk> chunks) const {
+  const int alignment = limits_.scan_chunk_tokens;
+  int n_unused = 0, n_total = 0;
+  for (Chunk& chunk : chunks) {
+    const Running& request = *chunk.request;
+    const int n_granted = chunk.n_tokens + n_unused;
+    chunk.n_tokens = std::min(n_granted, request.n_until_chunk_end());
+    if (const int end = request.n_fed + chunk.n_tokens; end < request.split.aligned_end) {
+      chunk.n_tokens = end - end % alignment - request.n_fed;
+    }
+    n_unused = n_granted - chunk.n_tokens;
+    n_total += chunk.n_tokens;
+  }
+  if (n_total > 0 || n_unused == 0) return;
+  Chunk& next = *std::ranges::min_element(
+      chunks, {}, [&](const Chunk& chunk) { return clients_.at(chunk.request->client).service; });
+  next.n_tokens = std::min(alignment, next.request->n_until_chunk_end());
+}
+
 std::span<const ScheduledSequence> Scheduler::schedule_step() {
   step_.clear();
   for (const Running& request : running_) {
@@ -189,6 +210,7 @@ std::span<const ScheduledSequence> Scheduler::schedule_step() {
   }
   std::vector<Chunk> chunks = next_chunks();
   fill_chunks(chunks, static_cast<int>(step_.size()));
+  if (limits_.scan_chunk_tokens > 1) align_chunks(chunks);
   limit_outputs(chunks);
   for (const auto& [request, length, n_tokens] : chunks) {
     if (n_tokens == 0) continue;

@@ -21,6 +21,16 @@ struct SchedulerLimits {
   int step_tokens = 512;             // prompt tokens per step, at most
   int max_outputs = 1 << 20;         // output rows per step, at most; at least one per running request
   double max_decode_slowdown = 1.8;  // see PrefillBudget
+  int scan_chunk_tokens = 1;         // see PromptSplit; at most step_tokens
+};
+
+// How a prompt is split into prefill chunks. Where the recurrent scan processes whole scan chunks differently from
+// single tokens, these positions decide which of them it gets, and so the bits of the result.
+struct PromptSplit {
+  std::vector<int> chunk_ends = {};  // ascending positions where a chunk has to end
+  // A chunk that begins before it ends at a multiple of SchedulerLimits::scan_chunk_tokens, or behind it. A multiple of
+  // that itself.
+  int aligned_end = 0;
 };
 
 // One sequence's tokens in a step: a prefill chunk, or its last token and a draft after it.
@@ -39,9 +49,9 @@ class Scheduler {
 
   void enqueue(RequestId id, const std::string& client);
   std::vector<RequestId> admission_order() const;
-  // `chunk_ends`: ascending positions where a prefill chunk has to end; `max_length`: positions it may use.
-  // REQUIRES: waiting, n_cached < n_prompt.
-  void admit(RequestId id, int n_prompt, int n_cached, std::vector<int> chunk_ends,
+  // `max_length`: positions it may use. REQUIRES: waiting, n_cached < n_prompt; n_cached is behind split.aligned_end or
+  // a multiple of scan_chunk_tokens, as are the chunk ends before it.
+  void admit(RequestId id, int n_prompt, int n_cached, PromptSplit split,
              PromptOutput output = PromptOutput::last_token, int max_length = std::numeric_limits<int>::max());
   // The last admitted request waits again, where it was in its client's queue: before all that arrived after it.
   // Never the oldest one, so that there is progress. REQUIRES: n_running() > 1, no step is in flight.
@@ -70,7 +80,7 @@ class Scheduler {
     RequestId id;
     std::string client;
     int n_prompt, n_cached, n_fed;  // n_fed: with the tokens of steps in flight
-    std::vector<int> chunk_ends;
+    PromptSplit split;
     PromptOutput output;
     int max_length;
     bool was_passed_over = false;  // no token of its prompt was in the last step
@@ -95,6 +105,7 @@ class Scheduler {
   void fill_chunks(std::span<Chunk> chunks, int n_decode) const;
   static int split_among_clients(std::span<Chunk> chunks, PromptLength length, int n_tokens);
   void limit_outputs(std::span<Chunk> chunks) const;
+  void align_chunks(std::span<Chunk> chunks) const;
   void update_overtaken(RequestId by);
   void erase_if_idle(const std::string& client);
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "engine/checkpoints.h"
@@ -38,7 +39,7 @@ std::vector<Chunk> step(Scheduler& scheduler, double seconds = 0.01) {
 void add(Scheduler& scheduler, RequestId id, int n_prompt, const std::string& client = "a", int n_cached = 0,
          std::vector<int> chunk_ends = {}) {
   scheduler.enqueue(id, client);
-  scheduler.admit(id, n_prompt, n_cached, std::move(chunk_ends));
+  scheduler.admit(id, n_prompt, n_cached, {.chunk_ends = std::move(chunk_ends)});
 }
 
 TEST(Scheduler, prefills_a_prompt_in_chunks_then_decodes_one_token_per_step) {
@@ -405,6 +406,56 @@ TEST(Scheduler, a_long_prompt_with_a_cached_prefix_is_short) {
   step(scheduler);
   add(scheduler, 2, 5000, "a", 4900);
   EXPECT_EQ(step(scheduler), (std::vector<Chunk>{{1, 91, 1}, {2, 4900, 100}}));
+}
+
+TEST(Scheduler, chunks_end_at_whole_scan_chunks_before_the_aligned_end) {
+  Scheduler scheduler({.step_tokens = 200, .scan_chunk_tokens = 64});
+  const auto add_aligned = [&](RequestId id, int n_prompt, const std::string& client, PromptSplit split) {
+    scheduler.enqueue(id, client);
+    scheduler.admit(id, n_prompt, 0, std::move(split));
+  };
+  add_aligned(1, 150, "a", {.chunk_ends = {64}, .aligned_end = 128});
+  EXPECT_EQ(step(scheduler), (std::vector<Chunk>{{1, 0, 64}}));
+  EXPECT_EQ(step(scheduler), (std::vector<Chunk>{{1, 64, 86}})) << "the scan chunk, and the tokens after it";
+  scheduler.remove(1);
+  // Half a step each is 100 tokens: the first one has one scan chunk, what it leaves is enough for two of the second.
+  add_aligned(2, 300, "a", {.aligned_end = 256});
+  add_aligned(3, 300, "b", {.aligned_end = 256});
+  EXPECT_EQ(step(scheduler), (std::vector<Chunk>{{2, 0, 64}, {3, 0, 128}}));
+  EXPECT_EQ(step(scheduler), (std::vector<Chunk>{{2, 64, 64}, {3, 128, 136}}));
+  // A resumed output: no chunk after the aligned end has a whole scan chunk.
+  scheduler.remove(2);
+  scheduler.remove(3);
+  add_aligned(4, 230, "a", {.chunk_ends = {96, 160, 224}, .aligned_end = 64});
+  EXPECT_EQ(step(scheduler), (std::vector<Chunk>{{4, 0, 96}}));
+  EXPECT_EQ(step(scheduler), (std::vector<Chunk>{{4, 96, 64}}));
+}
+
+// Five clients have 20 tokens each: none of them a scan chunk.
+TEST(Scheduler, one_prompt_gets_a_whole_scan_chunk_if_none_was_granted_one) {
+  Scheduler scheduler({.step_tokens = 100, .scan_chunk_tokens = 64});
+  for (RequestId id = 1; id <= 5; ++id) {
+    scheduler.enqueue(id, fmt::format("client {}", id));
+    scheduler.admit(id, 140, 0, {.aligned_end = 128});
+  }
+  std::map<RequestId, int> n_fed;
+  for (int i = 0; i < 15; ++i) {
+    int n_tokens = 0;
+    for (const Chunk& chunk : step(scheduler)) {
+      int& end = n_fed[chunk.id] += chunk.n_tokens;
+      EXPECT_TRUE(end >= 128 || end % 64 == 0) << end;
+      n_tokens += chunk.n_tokens;
+    }
+    EXPECT_LE(n_tokens, 100);
+    EXPECT_GT(n_tokens, 0);
+  }
+  for (const auto& [id, n] : n_fed) EXPECT_GE(n, 128) << id;
+}
+
+TEST(Checkpoints, lie_at_whole_scan_chunks) {
+  const std::vector<int> turns = {30, 100, 130, 500};
+  EXPECT_EQ(choose_checkpoints(1000, 0, turns, 256, 64), (std::vector<int>{64, 128, 256, 448, 512, 768, 960}));
+  EXPECT_EQ(choose_checkpoints(130, 64, turns, 256, 64), (std::vector<int>{}));
 }
 
 TEST(Checkpoints, lie_at_the_first_and_last_boundaries_before_the_end_and_at_intervals) {
