@@ -1,7 +1,6 @@
 // The engine on every available device: batches, forks of a conversation and cancellations give the outputs of a cold
 // start, bit for bit. The requests are small, because some devices are emulated; tests/serving_test.cc has larger ones
-// for the CPU backend. Prompts are shorter than BackendInfo::scan_chunk_tokens: no step has a whole chunk, so that
-// hybrid models too do not depend on how a prompt is split (docs/serving.md, "Reproducibility").
+// for the CPU backend, tests/batch_invariance_test.cc prompts with whole chunks of the recurrent scan.
 #include <gtest/gtest.h>
 
 #include "tests/support/serving.h"

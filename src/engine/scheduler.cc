@@ -148,7 +148,8 @@ std::vector<Scheduler::Chunk> Scheduler::next_chunks() const {
 }
 
 // Long prompts get their budget first, so that short ones do not starve them, and short prompts the rest of theirs,
-// which is larger. Without decode rows both have the whole step: long prompts leave half of it to short ones.
+// which is larger. Where it is not, long prompts leave half of it to short ones: without decode rows both have the whole
+// step, and where steps of few prompt tokens are inefficient both have the smallest chunk.
 void Scheduler::fill_chunks(std::span<Chunk> chunks, int n_decode) const {
   using enum PromptLength;
   int n_short_wanted = 0, deepest_short = 0, n_long_wanted = 0, deepest_long = 0;
@@ -158,17 +159,17 @@ void Scheduler::fill_chunks(std::span<Chunk> chunks, int n_decode) const {
     int& deepest = is_short ? deepest_short : deepest_long;
     deepest = std::max(deepest, chunk.request->n_fed);
   }
-  int n_granted = 0;
-  if (n_long_wanted > 0) {
-    int n_long = prefill_budget_.next_prefill_tokens(n_decode, deepest_long, long_prompt);
-    if (n_long == 0) return;  // a decode-only step is to be measured
-    if (n_decode == 0) n_long = std::max(n_long / 2, n_long - n_short_wanted);
-    n_granted = split_among_clients(chunks, long_prompt, n_long);
+  const int n_short =
+      n_short_wanted > 0 ? prefill_budget_.next_prefill_tokens(n_decode, deepest_short, short_prompt) : 0;
+  if (n_long_wanted == 0) {
+    split_among_clients(chunks, short_prompt, n_short);
+    return;
   }
-  if (n_short_wanted > 0) {
-    const int n_short = prefill_budget_.next_prefill_tokens(n_decode, deepest_short, short_prompt);
-    split_among_clients(chunks, short_prompt, n_short - n_granted);
-  }
+  const int n_long = prefill_budget_.next_prefill_tokens(n_decode, deepest_long, long_prompt);
+  if (n_long == 0) return;  // a decode-only step is to be measured
+  const int n_left = n_short > n_long ? 0 : std::min((n_long + 1) / 2, n_short_wanted);
+  const int n_granted = split_among_clients(chunks, long_prompt, n_long - n_left);
+  split_among_clients(chunks, short_prompt, std::max(n_short, n_long) - n_granted);
 }
 
 // Every running request may have one output row; the remaining rows go to prompts whose tokens all have one.

@@ -398,6 +398,40 @@ TEST(Scheduler, a_long_prompt_leaves_half_of_a_step_without_decode_rows_to_short
   EXPECT_EQ(step(scheduler).size(), 1u) << "a decode-only step is measured first";
 }
 
+// The cost of a prompt token is not known yet, so that both lengths have the same few tokens.
+TEST(Scheduler, a_long_prompt_leaves_half_of_the_budget_to_short_ones_where_theirs_is_not_larger) {
+  Scheduler scheduler({.step_tokens = 512});
+  add(scheduler, 1, 1);
+  step(scheduler);
+  EXPECT_EQ(step(scheduler), (std::vector<Chunk>{{1, 1, 1}})) << "a decode-only step";
+  add(scheduler, 2, 5000, "b");
+  add(scheduler, 3, 90, "c");
+  EXPECT_EQ(step(scheduler), (std::vector<Chunk>{{1, 2, 1}, {2, 0, 8}, {3, 0, 8}}));
+}
+
+// A machine on which a step of a prompt token or two costs much more than twice a step without.
+TEST(Scheduler, short_prompts_are_not_starved_by_a_long_one_where_small_chunks_are_inefficient) {
+  Scheduler scheduler({.step_tokens = 512, .max_decode_slowdown = 1.8});
+  const auto run_step = [&] {
+    int n_prefill = 0, n_decode = 0;
+    for (const ScheduledSequence& entry : scheduler.schedule_step()) {
+      (entry.n_tokens == 1 && entry.samples_token ? n_decode : n_prefill) += entry.n_tokens;
+    }
+    complete(scheduler, 0.012 * n_decode + (n_prefill == 0 ? 0.0 : std::min(0.012 * n_prefill, 0.15) + 0.0012 * n_prefill));
+  };
+  add(scheduler, 1, 600);
+  for (int i = 0; i < 5; ++i) run_step();
+  add(scheduler, 2, 8192, "b");
+  for (int i = 0; i < 20; ++i) run_step();
+  add(scheduler, 3, 90, "c");
+  int n_steps = 0;
+  while (scheduler.n_prefilling() > 1 && n_steps < 100) {
+    run_step();
+    ++n_steps;
+  }
+  EXPECT_LT(n_steps, 8);
+}
+
 // Requests that repeat a long conversation have few new tokens.
 TEST(Scheduler, a_long_prompt_with_a_cached_prefix_is_short) {
   Scheduler scheduler({.step_tokens = 512});

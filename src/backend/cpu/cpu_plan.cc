@@ -320,6 +320,7 @@ void CpuPlan::drop_rows() {
   for (const Value v : tail_.inputs) {
     const size_t w = width(v);
     for (size_t r = 0; r < in_.output_rows.size(); ++r) {
+      ZINC_DCHECK(static_cast<size_t>(in_.output_rows[r]) >= r);
       std::memmove(data(v) + r * w, data(v) + static_cast<size_t>(in_.output_rows[r]) * w, w * sizeof(float));
     }
   }

@@ -77,8 +77,10 @@ Result<DeviceChoice> parse_device(std::string_view text) {
   };
   const auto skip = [&](char c) { return at != end && *at++ == c; };
   bool is_valid = read(choice.ordinal);
-  if (is_valid && at != end) is_valid = skip('@') && read(choice.major) && skip('.') && read(choice.minor) && at == end;
-  if (is_valid && choice.ordinal >= 0 && choice.major >= 0 && choice.minor >= 0) return choice;
+  if (is_valid && at != end) {
+    is_valid = skip('@') && read(choice.major) && skip('.') && read(choice.minor) && at == end && choice.major > 0;
+  }
+  if (is_valid && choice.ordinal >= 0 && choice.minor >= 0) return choice;
   return fail(ErrorCode::invalid_input,
               "invalid device 'cuda:{}'; expected a GPU number as in nvidia-smi, for example cuda:0, or with a compute "
               "capability whose features are used, for example cuda:0@8.9",
