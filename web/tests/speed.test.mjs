@@ -103,8 +103,8 @@ const timed = (name, run) =>
       }
     }
   });
-// `cpuMs`: on the machine of the calibration, 1.2 to 1.5 times what the longest task takes. A task that was long only because other
-// programs used the CPU does not count.
+// `cpuMs`: on the machine of the calibration, about twice what the longest task takes: enough for noise, too little for work that grows
+// with the answer. A task that was long only because other programs used the CPU does not count.
 const noTaskOver = (cpuMs, found) => requireFast(found.tasks[0].cpuMs <= cpuMs * found.slowness, `a task took too long, in ms: ${describe(found)}`);
 
 // Sends the tokens at the given rate, and traces until the answer has ended and its code is highlighted.
@@ -166,7 +166,7 @@ timed('4,000 tokens of Markdown at 300 tokens/s: no long task, frames below 20 m
   assert.deepEqual(await seen(page), shown, 'the same after a reload');
   requireFast(frames.length > 500, `only ${frames.length} frames`);
   requireFast(median < 20, `the median frame took ${median} ms`);
-  noTaskOver(24, found);
+  noTaskOver(50, found);
   await close();
 });
 
@@ -183,7 +183,7 @@ timed('a highlighted code block of 4,000 tokens: no long task', async () => {
   await page.waitForFunction(() => document.querySelectorAll('.by-assistant:last-of-type pre span').length > 1000);
   console.log(`# code: longest tasks in ms: ${describe(found)}`);
   assert.deepEqual((await seen(page)).code, [code]);
-  noTaskOver(40, found);
+  noTaskOver(70, found);
   await close();
 });
 
@@ -212,7 +212,7 @@ timed('4,000 tokens with probabilities: no long task, and all are stored', async
   console.log(`# probabilities: longest tasks in ms: ${describe(found)}`);
   const records = (await readStore(page)).tokens;
   assert.equal(JSON.parse(records[0].list).length, kTokens);
-  noTaskOver(36, found);
+  noTaskOver(60, found);
   await close();
 });
 
@@ -318,7 +318,7 @@ for (const [kind, answers] of kinds) {
     const movedPx = Math.round(await page.evaluate(() => window.atTop.getBoundingClientRect().top - window.topWas));
     console.log(`# ${kind}: opened in ${times.map((time) => time.toFixed(0)).join(', ')} ms; scrolled ${movedPx} px; longest tasks in ms: ${describe(found)}`);
     requireFast(times[0] < kOpenMs * Math.max(1, found.wallSlowness), `the fastest of five openings took ${times[0]} ms`); // the fastest, since other programs slow down the rest
-    noTaskOver(40, found);
+    noTaskOver(70, found);
     await close();
   });
 }
