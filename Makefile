@@ -88,7 +88,7 @@ test:
 	@$(RUN_TESTS) build --ring unit,e2e
 
 # Also what takes long and breaks only where kernels or tools change: NVRTC for six architectures, every emulated GPU, llvmpipe
-# case by case, validation layers, the browser's timing.
+# case by case, validation layers.
 test-all:
 	@$(DEPS) build web test maintainer
 	@$(call configured,release,build)
@@ -140,10 +140,11 @@ fuzz:
 	@ls build-debug/*_fuzz | xargs -P $(JOBS) -n 1 tools/fuzz_one.sh $(FUZZ_SECONDS)
 
 bench:
-	@$(DEPS) build web bench
+	@$(DEPS) build web test bench
 	@cmake --preset release >/dev/null
 	@cmake --build --preset release -j $(JOBS) --target benches
 	@set -e; for program in build/*_bench; do echo "== $$program"; $$program; done
+	@echo "== chat page"; ZINC_PAGE_BENCH=1 web/tests/run build/zinc build/web-tests speed
 
 clean:
 	rm -rf build build-aarch64 build-debug build-tsan build-clang dist

@@ -1,4 +1,6 @@
-// Rendering performance, measured with the browser's tracing: answers of 4,000 tokens at 300 tokens/s, and a long conversation.
+// Long and pathological answers: complete, stored, and displayed without blocking the page, measured with the browser's tracing. As a
+// test the limits are ten times those of `make bench` (ZINC_PAGE_BENCH): a busy machine stays below them, work that grows with the
+// square of the answer does not.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import test from 'node:test';
@@ -12,7 +14,9 @@ const read = (name) => readFileSync(new URL(name, import.meta.url), 'utf8');
 const sample = read('./sample.md');
 const sampleAsDisplayed = read('./sample.txt'); // the text of the rendered sample.md, formulas as TeX
 const kTokens = 4000;
-const kPerSecond = 300;
+const kIsBench = process.env.ZINC_PAGE_BENCH === '1';
+const kLimitFactor = kIsBench ? 1 : 10;
+const kPerSecond = kIsBench ? 300 : 2000;
 
 // About four characters per token, as usual for models; never inside a surrogate pair.
 function tokensOf(text) {
@@ -103,9 +107,8 @@ const timed = (name, run) =>
       }
     }
   });
-// `cpuMs`: on the machine of the calibration, about twice what the longest task takes: enough for noise, too little for work that grows
-// with the answer. A task that was long only because other programs used the CPU does not count.
-const noTaskOver = (cpuMs, found) => requireFast(found.tasks[0].cpuMs <= cpuMs * found.slowness, `a task took too long, in ms: ${describe(found)}`);
+// `cpuMs`: on the machine of the calibration, about twice what the longest task takes: enough for noise of a quiet machine. A task that was long only because other programs used the CPU does not count.
+const noTaskOver = (cpuMs, found) => requireFast(found.tasks[0].cpuMs <= cpuMs * kLimitFactor * found.slowness, `a task took too long, in ms: ${describe(found)}`);
 
 // Sends the tokens at the given rate, and traces until the answer has ended and its code is highlighted.
 async function streamed(page, tokens) {
@@ -145,7 +148,7 @@ const seen = (page) =>
   });
 const fencesOf = (text) => [...text.matchAll(/^```\w*\n([\s\S]*?)\n```$/gm)].map((found) => found[1]);
 
-timed('4,000 tokens of Markdown at 300 tokens/s: no long task, frames below 20 ms, and the displayed text is complete', async () => {
+timed('4,000 tokens of Markdown: no long task, and the displayed text is complete', async () => {
   const nCopies = Math.ceil((kTokens * 4) / sample.length);
   const text = sample.repeat(nCopies);
   const tokens = tokensOf(text);
@@ -164,8 +167,10 @@ timed('4,000 tokens of Markdown at 300 tokens/s: no long task, frames below 20 m
   await finishedAnswer(page);
   await page.waitForFunction(() => !document.querySelector('.prose.is-plain'));
   assert.deepEqual(await seen(page), shown, 'the same after a reload');
-  requireFast(frames.length > 500, `only ${frames.length} frames`);
-  requireFast(median < 20, `the median frame took ${median} ms`);
+  if (kIsBench) {
+    requireFast(frames.length > 500, `only ${frames.length} frames`);
+    requireFast(median < 20, `the median frame took ${median} ms`);
+  }
   noTaskOver(50, found);
   await close();
 });
@@ -279,7 +284,7 @@ const kinds = [
   ['answers of 4,000 tokens', () => sample.repeat(Math.ceil((kTokens * 4) / sample.length))],
 ];
 for (const [kind, answers] of kinds) {
-  timed(`500 messages with ${kind} open in less than ${kOpenMs} ms and scroll without a long task`, async () => {
+  timed(`500 messages with ${kind} open quickly and scroll without a long task`, async () => {
     const { page, close } = await openPage(proxy.url);
     await importFile(page, 'x.json', JSON.stringify(conversationOf(answers)));
     await page.locator('.row .title', { hasText: 'Short one' }).waitFor();
@@ -317,7 +322,7 @@ for (const [kind, answers] of kinds) {
     });
     const movedPx = Math.round(await page.evaluate(() => window.atTop.getBoundingClientRect().top - window.topWas));
     console.log(`# ${kind}: opened in ${times.map((time) => time.toFixed(0)).join(', ')} ms; scrolled ${movedPx} px; longest tasks in ms: ${describe(found)}`);
-    requireFast(times[0] < kOpenMs * Math.max(1, found.wallSlowness), `the fastest of five openings took ${times[0]} ms`); // the fastest, since other programs slow down the rest
+    requireFast(times[0] < kOpenMs * kLimitFactor * Math.max(1, found.wallSlowness), `the fastest of five openings took ${times[0]} ms`); // the fastest, since other programs slow down the rest
     noTaskOver(70, found);
     await close();
   });
