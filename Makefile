@@ -23,7 +23,7 @@ run_configured = [ -e build/build.ninja ] || if command -v npm >/dev/null; then 
 with_page = [ ! -e build/without-page ] || { cmake --preset release -DZINC_WEB=ON && rm build/without-page; }
 FORMATTED = git ls-files -z '*.cc' '*.h'
 
-.PHONY: build install deb dist test-dist run unit test test-all check layers types words format fmt debug fuzz tsan bench clean
+.PHONY: build install deb dist test-dist run unit test test-ci test-all check layers types words format fmt debug fuzz tsan bench clean
 
 build:
 	@$(DEPS) build web
@@ -87,8 +87,16 @@ test:
 	@cmake --build --preset release -j $(JOBS)
 	@$(RUN_TESTS) build --ring unit,e2e
 
-# Also what takes long and breaks only where kernels or tools change: NVRTC for six architectures, every emulated GPU, llvmpipe
-# case by case, validation layers.
+# Also what takes minutes and breaks only where kernels or tools change: NVRTC for six architectures, each kind of emulated GPU,
+# llvmpipe, validation layers. All that CI runs.
+test-ci:
+	@$(DEPS) build web test maintainer
+	@$(call configured,release,build)
+	@$(with_page)
+	@cmake --build --preset release -j $(JOBS)
+	@$(RUN_TESTS) build --ring unit,e2e,maintainer
+
+# Also every case on every emulated GPU and on llvmpipe: more than an hour. Before a release, and where kernels change.
 test-all:
 	@$(DEPS) build web test maintainer
 	@$(call configured,release,build)

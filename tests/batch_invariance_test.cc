@@ -1,7 +1,7 @@
-// Outputs never depend on the batch: on every available device a hybrid model gives the output of a single sequence, bit
-// for bit, however its prompt is cut into chunks, beside other requests, after prefix cache hits and after preemption.
-// Prompts have whole chunks of the recurrent scan (BackendInfo::scan_chunk_tokens), which GPUs process differently from
-// single tokens; tests/device_serving_test.cc has shorter ones.
+// Outputs never depend on the batch: on every available device a hybrid model gives the output of a single sequence,
+// bit for bit, however its prompt is cut into chunks, beside other requests, after prefix cache hits and after
+// preemption. Prompts have whole chunks of the recurrent scan (BackendInfo::scan_chunk_tokens), which GPUs process
+// differently from single tokens; tests/device_serving_test.cc has shorter ones.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -125,12 +125,11 @@ TEST_P(BatchInvarianceTest, scores_of_a_prompt_do_not_depend_on_other_requests) 
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, BatchInvarianceTest, testing::ValuesIn(subjects()),
-                         [](const auto& info) {
-                           std::string name(info.param);
-                           std::ranges::replace(name, ':', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(, BatchInvarianceTest, testing::ValuesIn(subjects()), [](const auto& info) {
+  std::string name(info.param);
+  std::ranges::replace(name, ':', '_');
+  return name;
+});
 
 }  // namespace
 }  // namespace zinc

@@ -4,7 +4,8 @@
   run_tests.py BUILD [--ring RING,...] [--label LABEL] [--jobs N] [--allowed FILE]
 
 RING is a ctest label: unit (every folder's own tests), e2e (whole models and the program), maintainer (compilers, emulated
-GPUs in all variants). Without --ring every test runs; --label narrows further (sanitized, threaded).
+GPUs), exhaustive (all cases on all emulated GPUs, too long for CI). Without --ring every test runs; --label narrows further
+(sanitized, threaded).
 
 A skip is a test that ctest reports as skipped, or a case that a program of gtest or of Python's unittest skips while the program
 passes. Each must match a line of tools/allowed_skips.txt:   PATTERN  REASON   where PATTERN is a glob over `test` or
@@ -25,7 +26,7 @@ import time
 import xml.etree.ElementTree
 from pathlib import Path
 
-RINGS = ("unit", "e2e", "maintainer")
+RINGS = ("unit", "e2e", "maintainer", "exhaustive")
 SKIPPED_CASE = re.compile(r"^\[  SKIPPED \] ([^\s,]+)(?:, where .*)? \(\d+ ms\)$", re.MULTILINE)
 SKIP_REASON = re.compile(r"^\S+:\d+: Skipped\n(.*?)\n\n?\[  SKIPPED \] ([^\s,]+)(?:, where .*)? \(\d+ ms\)$",
                          re.MULTILINE | re.DOTALL)

@@ -149,9 +149,9 @@ bool EngineLoop::shares_prefix_in_prefill(const RequestState& request) const {
   return false;
 }
 
-// Where the scan chunks of the request's prompt end: the tokens before are processed as whole scan chunks, all others one
-// by one, whatever the steps are. Prompts whose rows are all output rows have no scan chunks: a step may have too few
-// output rows for one.
+// Where the scan chunks of the request's prompt end: the tokens before are processed as whole scan chunks, all others
+// one by one, whatever the steps are. Prompts whose rows are all output rows have no scan chunks: a step may have too
+// few output rows for one.
 int EngineLoop::scan_chunks_end(const RequestState& request) const {
   return request.scores_prompt() ? 0 : request.prompt_size - request.prompt_size % scan_chunk_;
 }

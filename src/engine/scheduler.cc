@@ -148,8 +148,8 @@ std::vector<Scheduler::Chunk> Scheduler::next_chunks() const {
 }
 
 // Long prompts get their budget first, so that short ones do not starve them, and short prompts the rest of theirs,
-// which is larger. Where it is not, long prompts leave half of it to short ones: without decode rows both have the whole
-// step, and where steps of few prompt tokens are inefficient both have the smallest chunk.
+// which is larger. Where it is not, long prompts leave half of it to short ones: without decode rows both have the
+// whole step, and where steps of few prompt tokens are inefficient both have the smallest chunk.
 void Scheduler::fill_chunks(std::span<Chunk> chunks, int n_decode) const {
   using enum PromptLength;
   int n_short_wanted = 0, deepest_short = 0, n_long_wanted = 0, deepest_long = 0;

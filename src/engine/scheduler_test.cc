@@ -417,7 +417,8 @@ TEST(Scheduler, short_prompts_are_not_starved_by_a_long_one_where_small_chunks_a
     for (const ScheduledSequence& entry : scheduler.schedule_step()) {
       (entry.n_tokens == 1 && entry.samples_token ? n_decode : n_prefill) += entry.n_tokens;
     }
-    complete(scheduler, 0.012 * n_decode + (n_prefill == 0 ? 0.0 : std::min(0.012 * n_prefill, 0.15) + 0.0012 * n_prefill));
+    complete(scheduler,
+             0.012 * n_decode + (n_prefill == 0 ? 0.0 : std::min(0.012 * n_prefill, 0.15) + 0.0012 * n_prefill));
   };
   add(scheduler, 1, 600);
   for (int i = 0; i < 5; ++i) run_step();
