@@ -398,15 +398,15 @@ TEST(Scheduler, a_long_prompt_leaves_half_of_a_step_without_decode_rows_to_short
   EXPECT_EQ(step(scheduler).size(), 1u) << "a decode-only step is measured first";
 }
 
-// The cost of a prompt token is not known yet, so that both lengths have the same few tokens.
+// Prompt tokens cost next to nothing, so that both lengths have the most tokens by which a chunk may grow.
 TEST(Scheduler, a_long_prompt_leaves_half_of_the_budget_to_short_ones_where_theirs_is_not_larger) {
   Scheduler scheduler({.step_tokens = 512});
   add(scheduler, 1, 1);
-  step(scheduler);
+  step(scheduler, 1e-6);
   EXPECT_EQ(step(scheduler), (std::vector<Chunk>{{1, 1, 1}})) << "a decode-only step";
   add(scheduler, 2, 5000, "b");
   add(scheduler, 3, 90, "c");
-  EXPECT_EQ(step(scheduler), (std::vector<Chunk>{{1, 2, 1}, {2, 0, 8}, {3, 0, 8}}));
+  EXPECT_EQ(step(scheduler), (std::vector<Chunk>{{1, 2, 1}, {2, 0, 166}, {3, 0, 90}}));
 }
 
 // A machine on which a step of a prompt token or two costs much more than twice a step without.
