@@ -2,6 +2,7 @@
 // left behind, no crash and no hang. `zinc run`: prompt sources, stop conditions, closed pipes and interrupts. Wrong
 // usage: usage_test.cc.
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 
 #include "tests/support/contains_all.h"
@@ -337,13 +338,25 @@ TEST_F(ProgramTest, unwritable_output_is_a_failure) {
   EXPECT_EQ(shell("$ZINC run $MODEL hello -n 4 2>/dev/full").exit_code, 0) << "only the figures are lost";
 }
 
-TEST_F(ProgramTest, closed_output_pipe_ends_the_answer) {
-  const ProcessResult end = shell("$ZINC run $MODEL hello -n 0 -c 100000 | head -c 5");
+// kModel in a file that says it was trained for a context of 100,000 tokens: an answer that takes long.
+class LongAnswerTest : public ProgramFixture {
+ protected:
+  std::string run(const std::string& words) const {
+    constexpr std::string_view kKey = "qwen2.context_length";
+    constexpr uint32_t kContext = 100'000;
+    std::string bytes = contents(kModel);
+    std::memcpy(bytes.data() + bytes.find(kKey) + kKey.size() + sizeof(uint32_t), &kContext, sizeof kContext);
+    return fmt::format("$ZINC run {} {} -n 0 -c {}", file("long.gguf", bytes), words, kContext);
+  }
+};
+
+TEST_F(LongAnswerTest, ends_with_its_output_pipe) {
+  const ProcessResult end = shell(run("hello") + " | head -c 5");
   EXPECT_EQ(end.out.size(), 5u);
 }
 
-TEST_F(ProgramTest, interrupt_during_decode_keeps_the_text_and_prints_the_figures) {
-  const std::string command = "$ZINC run $MODEL hello -n 0 -c 100000 --temp 0 -v";
+TEST_F(LongAnswerTest, interrupted_during_decode_keeps_its_text_and_prints_the_figures) {
+  const std::string command = run("hello") + " --temp 0 -v";
   const ProcessResult end = interrupt("", command, 6);
   EXPECT_EQ(end.exit_code, 130);
   EXPECT_GT(end.out.size(), 5u);
@@ -354,8 +367,8 @@ TEST_F(ProgramTest, interrupt_during_decode_keeps_the_text_and_prints_the_figure
   EXPECT_TRUE(contains_all(reported.out, {"\"finish_reason\":\"cancelled\""}));
 }
 
-TEST_F(ProgramTest, interrupt_during_prefill_prints_the_figures) {
-  const ProcessResult end = interrupt("yes word | head -c 90000 | ", "$ZINC run $MODEL -n 0 -c 100000 --verbose");
+TEST_F(LongAnswerTest, interrupted_during_prefill_prints_the_figures) {
+  const ProcessResult end = interrupt("yes word | head -c 90000 | ", run("--verbose"));
   EXPECT_EQ(end.exit_code, 130);
   EXPECT_EQ(end.out, "\n");
   EXPECT_TRUE(contains_all(end.err, {"generated 0 tokens", "(cancelled)", "zinc: interrupted"}));
