@@ -9,12 +9,11 @@
 #include <memory>
 
 #include "base/json.h"
+#include "chat/engine_input.h"
 #include "cli/hub_settings.h"
-#include "engine/chat_prompt.h"
 #include "engine/model_instance.h"
 #include "engine/model_runner.h"
 #include "hub/catalog.h"
-#include "server/prepare.h"
 #include "tests/support/schema_validator.h"
 #include "tests/support/serving.h"
 #include "text/message_parser.h"
@@ -130,7 +129,7 @@ const json::value kTools = parse_json(R"([
 constexpr std::string_view kQuestions[] = {"What is the weather in Ulm?", "Switch on the lamp.", "Who was Goethe?",
                                            "Write a poem about rain.", "Dim the lamp to a half."};
 
-// Through the server's own path: chat template with the generic tool prompt, grammar, batch, parser.
+// As the server does it: chat template with the generic tool prompt, grammar, batch, parser.
 class ForcedCalls : public testing::Test {
  protected:
   void SetUp() override {
@@ -139,21 +138,10 @@ class ForcedCalls : public testing::Test {
     ASSERT_TRUE(model.ok()) << model.error().message;
     engine_ = std::move(
         Engine::create(std::move(model.value()), {.max_sequences = 16, .context = 1024, .queue_limit = 2000}).value());
-    const GgufFile& file = engine_->model().file();
-    ChatPrompt prompt = ChatPrompt::load(file, engine_->tokenizer()).value();
-    const ToolFormat& format =
-        detect_tool_format(prompt.chat_template().source(), engine_->model().model().architecture->gguf_name);
-    models_.add({.name = "default",
-                 .tokenizer = engine_->tokenizer(),
-                 .prompt = std::move(prompt),
-                 .tool_format = &format,
-                 .constraints = std::make_shared<ConstraintCache>(engine_->tokenizer()),
-                 .limits = engine_->limits(),
-                 .facts = {},
-                 .engine = nullptr});
+    model_ = ChatModel::load(*engine_, "default").value();
   }
 
-  PreparedRequest prepared(size_t i) const {
+  EngineInput input(size_t i) const {
     ChatRequest request;
     request.messages.push_back({{"role", "user"}, {"content", kQuestions[i % std::size(kQuestions)]}});
     request.tools = kTools;
@@ -162,14 +150,14 @@ class ForcedCalls : public testing::Test {
     request.sampling.temperature = i % 2 == 0 ? 1.0f : 0.0f;
     request.seed = i;
     request.max_tokens = 200;
-    OrApiError<PreparedRequest> out = prepare(models_.find(""), std::move(request));
-    EXPECT_TRUE(std::holds_alternative<PreparedRequest>(out)) << std::get<ApiError>(out).message;
-    return std::get<PreparedRequest>(std::move(out));
+    OrRequestError<EngineInput> out = engine_input(*model_, request);
+    EXPECT_TRUE(std::holds_alternative<EngineInput>(out)) << std::get<RequestError>(out).error.message;
+    return std::get<EngineInput>(std::move(out));
   }
 
-  void expect_valid(const PreparedRequest& asked, const RecordingSink& sink) const {
+  void expect_valid(const ParserOptions& parser, const RecordingSink& sink) const {
     EXPECT_EQ(sink.outcome.reason, StopReason::end_token) << sink.text;
-    const Message message = parse_message(*asked.model->tool_format, asked.parser, sink.text);
+    const Message message = parse_message(*model_->tool_format, parser, sink.text);
     ASSERT_EQ(message.tool_calls.size(), 1u) << sink.text;
     const ToolCall& call = message.tool_calls.front();
     ASSERT_TRUE(call.complete && (call.name == "weather" || call.name == "switch")) << sink.text;
@@ -180,18 +168,17 @@ class ForcedCalls : public testing::Test {
   }
 
   std::unique_ptr<Engine> engine_;
-  ModelList models_;
+  std::optional<ChatModel> model_;
 };
 
 TEST_F(ForcedCalls, arguments_satisfy_their_schema_in_1000_of_1000_calls) {
-  std::vector<std::pair<PreparedRequest, std::shared_ptr<RecordingSink>>> calls;
+  std::vector<std::pair<ParserOptions, std::shared_ptr<RecordingSink>>> calls;
   for (size_t i = 0; i < 1000; ++i) {
-    PreparedRequest asked = prepared(i);
-    Request request{.prompt = asked.prompts.front(), .options = asked.options, .boundaries = asked.boundaries};
-    calls.emplace_back(std::move(asked), submit(*engine_, std::move(request)));
+    EngineInput asked = input(i);
+    calls.emplace_back(asked.parser, submit(*engine_, std::move(asked.requests.front())));
   }
   run_all(*engine_);
-  for (const auto& [asked, sink] : calls) expect_valid(asked, *sink);
+  for (const auto& [parser, sink] : calls) expect_valid(parser, *sink);
 }
 
 }  // namespace

@@ -25,8 +25,9 @@ LAYERS = {  # folder: folders it may include (itself is always allowed)
     "constrain": "base text sample",
     "engine": "base tensor gguf text graph model backend cache sample constrain",
     "hub": "base tensor gguf graph model",
-    "server": "base text graph constrain engine",
-    "cli": "base tensor gguf text graph model backend sample constrain engine hub server",
+    "chat": "base gguf text graph sample constrain engine",
+    "server": "base text graph constrain engine chat",
+    "cli": "base tensor gguf text graph model backend sample constrain engine chat hub server",
 }
 SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".mm", ".metal"}
 

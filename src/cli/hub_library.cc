@@ -71,7 +71,7 @@ Status HubLibrary::load_now(const std::string& name, const std::string& path) {
   if (stopping_) return fail(ErrorCode::unavailable, "the server is shutting down; retry later");
   ZINC_TRY(engine, load_(name, path));
   const std::shared_ptr<EngineThread> shared = std::move(engine);
-  ZINC_TRY(described, shared->describe(name));
+  ZINC_TRY(described, ServedModel::load(*shared, name));
   described.engine_owner = shared;
   described.facts["file"] = std::filesystem::path(path).filename().string();
   described.facts["recommended_sampling"] = recommended_sampling_json(shared->model().file());

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "cli/task_thread.h"
+#include "engine/engine_thread.h"
 #include "hub/download.h"
 #include "hub/inventory.h"
-#include "server/engine_thread.h"
 #include "server/model_library.h"
 #include "server/served_model.h"
 

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "chat/chat_request.h"
 #include "engine/request.h"
-#include "server/chat_request.h"
 #include "server/fields.h"
 #include "server/limits.h"
 #include "server/reply.h"

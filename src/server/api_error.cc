@@ -77,6 +77,12 @@ ApiError api_error(const Error& error) {
   return http_error(500, error.message);
 }
 
+ApiError api_error(const RequestError& error) {
+  ApiError out = api_error(error.error);
+  out.param = error.field;
+  return out;
+}
+
 ApiError http_error(int status, std::string_view message) {
   return {.status = status, .type = std::string(row_of(status).openai_type), .message = std::string(message)};
 }

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "chat/request_error.h"
 #include "server/http_message.h"
 
 namespace zinc {
@@ -28,6 +29,7 @@ struct ApiError {
 };
 
 ApiError api_error(const Error& error);                           // by the table in api_error.cc
+ApiError api_error(const RequestError& error);                    // the same, with its field
 ApiError http_error(int status, std::string_view message);        // by status
 ApiError bad_field(std::string_view param, std::string message);  // 400
 inline constexpr std::string_view kModelNotFound = "model_not_found";

@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "server/chat_request.h"
+#include "chat/chat_request.h"
 #include "server/fields.h"
 
 namespace zinc {

@@ -59,7 +59,7 @@ Generation::Generation(const ApiDialect& dialect, PreparedRequest prepared, cons
       worker_queue_(worker_queue),
       reply_(std::move(reply)) {
   const ChatRequest& chat = prepared_.request;
-  for (const auto& prompt : prepared_.prompts) n_prompt_tokens_ += static_cast<int>(prompt.size());
+  for (const Request& request : prepared_.input.requests) n_prompt_tokens_ += static_cast<int>(request.prompt.size());
   metadata_ = {
       .id = random_id(),
       .model = prepared_.model->has_name(chat.model) ? chat.model : prepared_.model->name,
@@ -75,7 +75,7 @@ Generation::Generation(const ApiDialect& dialect, PreparedRequest prepared, cons
       .seal_reasoning = chat.seal_reasoning,
       .on_finished = std::move(prepared_.on_response)};
   response_id_ = metadata_.id;
-  choices_.resize(prepared_.prompts.size() * static_cast<size_t>(chat.n));
+  choices_.resize(prepared_.input.requests.size() * static_cast<size_t>(chat.n));
 }
 
 std::optional<ApiError> Generation::submit_more() {
@@ -89,7 +89,7 @@ std::optional<ApiError> Generation::submit_more() {
     choices_[n_submitted_].was_submitted = true;
     ++n_submitted_;
     const size_t n = static_cast<size_t>(prepared_.request.n);
-    if (n_submitted_ % n == 0) prepared_.prompts[n_submitted_ / n - 1] = {};  // no longer needed
+    if (n_submitted_ % n == 0) prepared_.input.requests[n_submitted_ / n - 1].prompt = {};  // no longer needed
     ++n_running;
   }
   return {};
@@ -103,17 +103,12 @@ Result<RequestId> Generation::submit(size_t index) {
       std::make_shared<BufferingSink>(notifier_, weak_from_this(),
                                       BufferingSink::Options{.tokens = chat.n_top_logprobs >= 0 || chat.return_tokens,
                                                              .progress = chat.include_progress});
-  if (chat.is_chat()) state.parser.emplace(*prepared_.model->tool_format, prepared_.parser);
-  Request request;
-  request.prompt = prepared_.prompts[index / n];
-  request.options = prepared_.options;
+  state.output.emplace(*prepared_.model, chat, prepared_.input.parser);
+  Request request = prepared_.input.requests[index / n];
   request.options.stream = index % n;
-  request.boundaries = prepared_.boundaries;
   request.client = client_.name;
   request.cache_namespace = salted(client_.cache_namespace, chat.cache_salt);
   request.cache_share = client_.cache_share;
-  request.speculation = chat.speculation;
-  request.prediction = prepared_.prediction;
   request.sink = state.sink;
   return prepared_.model->engine->submit(std::move(request));
 }
@@ -127,7 +122,7 @@ void Generation::begin() {
   }
   const size_t n = static_cast<size_t>(prepared_.request.n);
   for (size_t i = 0; prepared_.request.echo && i < choices_.size(); ++i) {
-    apply_delta(i, ContentDelta{prepared_.prompt_texts[i / n]}, out);
+    apply_delta(i, ContentDelta{prepared_.input.prompt_texts[i / n]}, out);
   }
   if (writer_) reply_->write(out);
 }
@@ -156,32 +151,18 @@ void Generation::drain_sink(size_t index, std::string& out) {
   }
   std::vector<LogprobToken>& kept = writer_ ? state.new_tokens : state.choice.tokens;
   for (const OutputToken& token : output.tokens) kept.push_back(logprob_token(token));
-  push_text(index, output.text, out);
+  apply_deltas(index, state.output->push(output.text), out);
   if (output.outcome) finish_choice(index, *output.outcome, out);
 }
 
-void Generation::push_text(size_t index, const std::string& text, std::string& out) {
-  ChoiceState& state = choices_[index];
-  if (state.parser) return apply_deltas(index, state.parser->push(text), out);
-  if (!text.empty()) apply_delta(index, ContentDelta{text}, out);
-}
-
 void Generation::apply_deltas(size_t index, std::vector<Delta> deltas, std::string& out) {
-  ChoiceState& state = choices_[index];
-  for (Delta& delta : deltas) {
-    if (state.stopped_after_call) return;
-    const bool ends_call = std::holds_alternative<CallEnd>(delta);
-    apply_delta(index, std::move(delta), out);
-    if (!ends_call || prepared_.request.allows_parallel_calls()) continue;
-    state.stopped_after_call = true;
-    prepared_.model->engine->cancel(state.id);
-  }
+  for (Delta& delta : deltas) apply_delta(index, std::move(delta), out);
+  if (choices_[index].output->is_complete()) prepared_.model->engine->cancel(choices_[index].id);
 }
 
 // Streamed text is written and not kept; everything else is kept for the end of the response.
 void Generation::apply_delta(size_t index, Delta delta, std::string& out) {
   ChoiceState& state = choices_[index];
-  if (!prepared_.request.include_reasoning && std::holds_alternative<ReasoningDelta>(delta)) return;
   CallStart* call = std::get_if<CallStart>(&delta);
   if (call && call->id.empty()) call->id = random_call_id();
   const bool is_text = std::holds_alternative<ContentDelta>(delta) || std::holds_alternative<ReasoningDelta>(delta);
@@ -208,15 +189,12 @@ void Generation::finish_choice(size_t index, const Outcome& outcome, std::string
     const Error unknown{ErrorCode::device_lost, "generation failed"};
     return fail(api_error(outcome.error.value_or(unknown)), out);
   }
-  if (outcome.reason == StopReason::cancelled && !state.stopped_after_call) {
+  if (outcome.reason == StopReason::cancelled && !state.output->is_complete()) {
     return fail(http_error(503, "the server stopped before the response was complete"), out);
   }
-  if (state.stopped_after_call) choice.reason = StopReason::end_token;
-  if (prepared_.request.include_stop && choice.reason == StopReason::stop_string) {
-    push_text(index, choice.stop_string, out);
-  }
-  if (state.parser) apply_deltas(index, state.parser->finish(), out);
-  const std::shared_ptr<Constraint>& constraint = prepared_.options.constraint.grammar;
+  if (state.output->is_complete()) choice.reason = StopReason::end_token;
+  apply_deltas(index, state.output->finish(outcome), out);
+  const std::shared_ptr<Constraint>& constraint = prepared_.input.requests.front().options.constraint.grammar;
   if (index == 0 && constraint) choice.unenforced = constraint->unenforced();
   if (writer_) writer_->end_choice(static_cast<int>(index), choice, state.new_tokens, out);
 }

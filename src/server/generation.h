@@ -8,12 +8,12 @@
 #include <optional>
 #include <vector>
 
+#include "chat/chat_output.h"
 #include "server/access_control.h"
 #include "server/event_loop_notifier.h"
 #include "server/prepare.h"
 #include "server/reply.h"
 #include "server/worker_queue.h"
-#include "text/message_parser.h"
 
 namespace zinc {
 
@@ -28,10 +28,10 @@ class Generation final : public OutputListener, public std::enable_shared_from_t
   struct ChoiceState {
     std::shared_ptr<BufferingSink> sink;
     RequestId id = 0;
-    std::optional<MessageParser> parser;  // for chat requests
+    std::optional<ChatOutput> output;  // once submitted
     Choice choice;
     std::vector<LogprobToken> new_tokens;  // not written yet
-    bool was_submitted = false, is_done = false, stopped_after_call = false;
+    bool was_submitted = false, is_done = false;
   };
 
   Generation(const ApiDialect& dialect, PreparedRequest prepared, const Client& client, EventLoopNotifier& notifier,
@@ -43,7 +43,6 @@ class Generation final : public OutputListener, public std::enable_shared_from_t
   Result<RequestId> submit(size_t index);
   void begin();
   void drain_sink(size_t index, std::string& out);
-  void push_text(size_t index, const std::string& text, std::string& out);
   void apply_deltas(size_t index, std::vector<Delta> deltas, std::string& out);
   void apply_delta(size_t index, Delta delta, std::string& out);
   void finish_choice(size_t index, const Outcome& outcome, std::string& out);

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "server/chat_request.h"
+#include "chat/chat_request.h"
 #include "server/model_library.h"
 #include "server/served_model.h"
 

@@ -15,7 +15,7 @@ Result<std::unique_ptr<LocalServer>> LocalServer::start(std::unique_ptr<Engine> 
                     .is_draining = [&server] { return server.is_draining(); },
                     .n_connections = [&server] { return server.n_connections(); }});
   out->engine_ = std::make_unique<EngineThread>(std::move(engine));
-  ZINC_TRY(described, out->engine_->describe(std::move(name)));
+  ZINC_TRY(described, ServedModel::load(*out->engine_, std::move(name)));
   out->models_.add(std::move(described));
   server.set_handlers(
       [&api = *out->api_](HttpRequest request, std::shared_ptr<Reply> reply) {

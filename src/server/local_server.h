@@ -5,8 +5,8 @@
 #include <string>
 #include <thread>
 
+#include "engine/engine_thread.h"
 #include "server/api.h"
-#include "server/engine_thread.h"
 #include "server/http_server.h"
 
 namespace zinc {

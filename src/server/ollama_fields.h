@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "server/chat_request.h"
+#include "chat/chat_request.h"
 #include "server/fields.h"
 #include "server/limits.h"
 

@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "server/chat_request.h"
+#include "chat/chat_request.h"
 #include "server/fields.h"
 #include "server/limits.h"
 #include "text/thinking_support.h"

@@ -1,7 +1,6 @@
 #include "server/response_routes.h"
 
 #include "base/sanitize_for_terminal.h"
-#include "server/render_messages.h"
 
 namespace zinc {
 namespace {
@@ -155,14 +154,11 @@ OrApiError<json::object> count_response_tokens(ResponseStore& store, CacheNamesp
   ChatRequest request;
   if (!errors.any()) responses_dialect().read(object, limits, errors, request);
   if (errors.any()) return *errors.first();
-  const OrApiError<ModelRef> found = find_model(models, request.model);
-  if (const ApiError* error = std::get_if<ApiError>(&found)) return *error;
-  const ServedModel& model = *std::get<ModelRef>(found);
-  OrApiError<RenderedPrompt> rendered =
-      request.drop_oldest_messages ? render_newest(model, request) : render(model, request);
+  ModelRef model = nullptr;
+  OrApiError<RenderedPrompt> rendered = render_request(models, request, model);
   if (ApiError* error = std::get_if<ApiError>(&rendered)) return std::move(*error);
   return json::object{{"object", "response.input_tokens"},
-                      {"input_tokens", model.prompt.encode(std::get<RenderedPrompt>(rendered)).size()}};
+                      {"input_tokens", model->prompt.encode(std::get<RenderedPrompt>(rendered)).size()}};
 }
 
 HttpResponse show_response(ResponseStore& store, CacheNamespace owner, std::string_view path) {

@@ -4,6 +4,17 @@
 
 namespace zinc {
 
+Result<ServedModel> ServedModel::load(EngineThread& engine, std::string name) {
+  ZINC_TRY(chat, ChatModel::load(engine.engine(), std::move(name)));
+  const ModelInstance& model = engine.model();
+  return ServedModel{std::move(chat),
+                     &engine,
+                     {{"architecture", model.model().architecture->gguf_name},
+                      {"backend", model.backend_name()},
+                      {"kv_format", model.kv_format().name},
+                      {"trained_context", model.model().config.max_context}}};
+}
+
 void ModelList::add(ServedModel model) {
   model.default_dry_breakers = find_dry_breakers({.dry_multiplier = 1}, model.tokenizer);
   auto added = std::make_shared<const ServedModel>(std::move(model));

@@ -1,5 +1,5 @@
-// A model as the server sees it: its name, tokenizer and chat template, and a narrow interface to the engine that runs
-// it. Immutable; any thread may use it. Models come and go while the server runs: each response in progress holds a
+// A model as the server sees it: what conversations need, its names, and a narrow interface to the engine that runs it.
+// Immutable; any thread may use it. Models come and go while the server runs: each response in progress holds a
 // ModelRef, and the last reference destroys the engine.
 #pragma once
 
@@ -10,21 +10,10 @@
 #include <vector>
 
 #include "base/json.h"
-#include "constrain/constraint_cache.h"
-#include "engine/chat_prompt.h"
-#include "engine/engine.h"
-#include "text/tool_format.h"
+#include "chat/chat_model.h"
+#include "engine/engine_thread.h"
 
 namespace zinc {
-
-// The engine functions the server calls; the contract is in engine/engine.h.
-class EnginePort {
- public:
-  virtual ~EnginePort() = default;
-  virtual Result<RequestId> submit(Request request) = 0;
-  virtual void cancel(RequestId id) = 0;
-  virtual EngineStats stats() const = 0;
-};
 
 // Sampling parameters for requests that leave them out; some models have different ones per thinking mode.
 struct SamplingDefaults {
@@ -36,21 +25,15 @@ struct SamplingDefaults {
   }
 };
 
-struct ServedModel {
-  std::string name;
-  std::vector<std::string> aliases = {};  // further names of the same engine
-  Tokenizer tokenizer;
-  ChatPrompt prompt;
-  const ToolFormat* tool_format;
-  ThinkingSupport thinking = prompt.thinking_support(*tool_format);
-  std::shared_ptr<ConstraintCache> constraints;
-  EngineLimits limits;
-  json::object facts;  // for /props: architecture, backend, KV format
+struct ServedModel : ChatModel {
   EnginePort* engine;
+  json::object facts = {};                        // for /props: architecture, backend, KV format
+  std::vector<std::string> aliases = {};          // further names of the same engine
   SamplingDefaults sampling_defaults = {};        // OpenAI's, unless set
   std::shared_ptr<EnginePort> engine_owner = {};  // nullptr: the engine outlives the server
-  // For the default DRY breakers; set by ModelList::add(), since the search takes milliseconds.
-  std::shared_ptr<const TokenSet> default_dry_breakers = {};
+
+  // The model of an engine, which must outlive it.
+  static Result<ServedModel> load(EngineThread& engine, std::string name);
 
   bool has_name(std::string_view wanted) const {
     return name == wanted || std::ranges::find(aliases, wanted) != aliases.end();
@@ -61,7 +44,8 @@ using ModelRef = std::shared_ptr<const ServedModel>;
 // The loaded models of a server, in order of addition. Any thread.
 class ModelList {
  public:
-  void add(ServedModel model);             // replaces a model of the same name
+  // Replaces a model of the same name. Finds the default DRY breakers.
+  void add(ServedModel model);
   ModelRef remove(std::string_view name);  // the removed model; nullptr: none
   // A list of one model under the requested name, for one request.
   static std::shared_ptr<const ModelList> of(std::string name, ModelRef model);

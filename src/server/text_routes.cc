@@ -59,14 +59,6 @@ json::object token_piece(const Tokenizer& tokenizer, TokenId id) {
   return out;
 }
 
-// Finds the model of a parsed request and renders its conversation.
-OrApiError<RenderedPrompt> render_request(const ModelList& models, ChatRequest& request, ModelRef& model) {
-  const OrApiError<ModelRef> found = find_model(models, request.model);
-  if (const ApiError* error = std::get_if<ApiError>(&found)) return *error;
-  model = std::get<ModelRef>(found);
-  return render(*model, request);
-}
-
 }  // namespace
 
 const std::span<const FieldDoc> kTokenizeFields = kTokenizeDocs, kDetokenizeFields = kDetokenizeDocs;

@@ -25,15 +25,16 @@ void check_generation(const ApiDialect& dialect, const ModelList& models, std::s
   const OrApiError<PreparedRequest> result = prepare(dialect, models, limits, body);
   if (const ApiError* error = std::get_if<ApiError>(&result)) return check_error(*error);
   const PreparedRequest& prepared = std::get<PreparedRequest>(result);
-  ZINC_CHECK(!prepared.prompts.empty());
-  ZINC_CHECK(prepared.prompts.size() * static_cast<size_t>(prepared.request.n) <= static_cast<size_t>(limits.choices));
+  const std::vector<Request>& requests = prepared.input.requests;
+  ZINC_CHECK(!requests.empty());
+  ZINC_CHECK(requests.size() * static_cast<size_t>(prepared.request.n) <= static_cast<size_t>(limits.choices));
   const Tokenizer& tokenizer = prepared.model->tokenizer;
-  for (const std::vector<TokenId>& prompt : prepared.prompts) {
-    ZINC_CHECK(!prompt.empty() && prompt.size() < static_cast<size_t>(prepared.model->limits.context));
-    for (const TokenId id : prompt) ZINC_CHECK(id >= 0 && id < tokenizer.n_vocab());
+  for (const Request& request : requests) {
+    ZINC_CHECK(!request.prompt.empty() && request.prompt.size() < static_cast<size_t>(prepared.model->limits.context));
+    for (const TokenId id : request.prompt) ZINC_CHECK(id >= 0 && id < tokenizer.n_vocab());
+    ZINC_CHECK(validate(request.options.sampling, tokenizer.n_vocab()).ok());
+    ZINC_CHECK(request.options.max_tokens >= 0);
   }
-  ZINC_CHECK(validate(prepared.options.sampling, tokenizer.n_vocab()).ok());
-  ZINC_CHECK(prepared.options.max_tokens >= 0);
 }
 
 void check_response(const OrApiError<json::object>& result) {

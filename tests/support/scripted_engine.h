@@ -16,8 +16,8 @@
 #include <thread>
 
 #include "base/check.h"
-#include "base/mapped_file.h"
 #include "server/served_model.h"
+#include "tests/support/family_model.h"
 #include "text/detokenizer.h"
 
 namespace zinc {
@@ -191,32 +191,16 @@ class ScriptedEngine final : public EnginePort {
 class ScriptedModel {
  public:
   explicit ScriptedModel(const std::filesystem::path& source_folder, int context = 4096, int queue_limit = 1 << 20)
-      : file_(std::move(GgufFile::open(source_folder / "tests/data/oracle/models/qwen3-q8_0.gguf").value())),
-        tokenizer_(Tokenizer::load(file_).value()),
-        engine_(tokenizer_, queue_limit) {
+      : engine_(family_model(source_folder, "qwen3").tokenizer, queue_limit) {
     add("scripted", "qwen3", source_folder, context, queue_limit);
   }
 
   // A further model with the same engine and vocabulary and the chat template of another family.
   void add(std::string name, std::string_view family, const std::filesystem::path& source_folder, int context = 4096,
            int queue_limit = 1 << 20) {
-    Result<MappedFile> opened = MappedFile::open(source_folder / "tests/data/templates" / family / "template.jinja");
-    const MappedFile& source = opened.value();
-    const std::string text(reinterpret_cast<const char*>(source.bytes().data()), source.bytes().size());
-    EngineLimits limits;
-    limits.context = context;
-    limits.max_sequences = 4;
-    limits.queue_limit = queue_limit;
-    limits.n_vocab = tokenizer_.n_vocab();
-    limits.embedding_dim = 2;
-    models_.add({.name = std::move(name),
-                 .tokenizer = tokenizer_,
-                 .prompt = ChatPrompt(ChatTemplate::compile(text).value(), tokenizer_),
-                 .tool_format = find_tool_format(family),
-                 .constraints = std::make_shared<ConstraintCache>(tokenizer_),
-                 .limits = limits,
-                 .facts = {},
-                 .engine = &engine_});
+    ServedModel model{family_model(source_folder, family, std::move(name), context), &engine_};
+    model.limits.queue_limit = queue_limit;
+    models_.add(std::move(model));
   }
 
   ModelList& models() { return models_; }
@@ -224,8 +208,6 @@ class ScriptedModel {
   ScriptedEngine& engine() { return engine_; }
 
  private:
-  GgufFile file_;
-  Tokenizer tokenizer_;
   ScriptedEngine engine_;
   ModelList models_;
 };

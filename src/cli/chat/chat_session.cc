@@ -35,7 +35,7 @@ Result<Conversation> read_conversation(const json::value& file) {
 Status ChatSession::set_model(const std::string& name, const std::filesystem::path& file) {
   ModelOptions wanted = options_.model;
   wanted.path = name;
-  ZINC_TRY(model, ChatModel::load(wanted, file, {.context = options_.context, .speculation = options_.speculation}));
+  ZINC_TRY(model, LocalModel::load(wanted, file, {.context = options_.context, .speculation = options_.speculation}));
   model_ = std::move(model);
   return check_settings();
 }

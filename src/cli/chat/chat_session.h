@@ -8,10 +8,10 @@
 #include <optional>
 #include <string>
 
-#include "cli/chat/chat_model.h"
 #include "cli/chat/chat_screen.h"
 #include "cli/chat/chat_settings.h"
 #include "cli/chat/conversation_store.h"
+#include "cli/chat/local_model.h"
 
 namespace zinc {
 
@@ -50,7 +50,7 @@ class ChatSession {
 
   ChatScreen& screen() { return screen_; }
   bool has_model() const { return model_ != nullptr; }  // false: neither the new nor the old model could be loaded
-  const ChatModel& model() const { return *model_; }    // REQUIRES: has_model()
+  const LocalModel& model() const { return *model_; }   // REQUIRES: has_model()
   std::string model_reference() const;                  // what loads the same model from any folder
   bool shutdown_requested() const { return shutdown_requested_; }
 
@@ -70,7 +70,7 @@ class ChatSession {
 
   ChatOptions options_;
   ChatScreen& screen_;
-  std::unique_ptr<ChatModel> model_;
+  std::unique_ptr<LocalModel> model_;
   Conversation conversation_;
   std::optional<ConversationStore> store_;
   std::optional<OpenConversation> opened_;  // in the store, once there is a message

@@ -12,7 +12,7 @@
 #include "base/mapped_file.h"
 #include "base/pluralize.h"
 #include "cli/answer_view.h"
-#include "cli/chat/chat_model.h"
+#include "cli/chat/local_model.h"
 #include "cli/chat/start_chat.h"
 #include "cli/command.h"
 #include "cli/model_file.h"
@@ -170,12 +170,12 @@ AnswerViewOptions view_options(const Options& options) {
           .width = terminal_width(STDOUT_FILENO)};
 }
 
-Result<std::unique_ptr<ChatModel>> load(const Options& options, const TraceFile& trace) {
+Result<std::unique_ptr<LocalModel>> load(const Options& options, const TraceFile& trace) {
   const std::filesystem::path file = options.model.path;
-  ZINC_TRY(model, ChatModel::load(options.model, file,
-                                  {.context = options.context,
-                                   .speculation = options.speculation,
-                                   .trace = trace.options(file.stem().string())}));
+  ZINC_TRY(model, LocalModel::load(options.model, file,
+                                   {.context = options.context,
+                                    .speculation = options.speculation,
+                                    .trace = trace.options(file.stem().string())}));
   if (const int64_t trained = model->trained_context(); options.context > trained) {
     print_stderr(fmt::format("zinc: the model was trained for a context of {} tokens, -c requests {}", trained,
                              options.context));
@@ -185,14 +185,14 @@ Result<std::unique_ptr<ChatModel>> load(const Options& options, const TraceFile&
   return std::move(model);
 }
 
-Error too_long_error(const ChatModel& model, int n_prompt) {
+Error too_long_error(const LocalModel& model, int n_prompt) {
   const int64_t context = model.limits().context, trained = model.trained_context();
   return fail(ErrorCode::context_exceeded, "{} tokens do not fit in the context of {} tokens; use {}a shorter prompt",
               n_prompt, context,
               context < trained ? fmt::format("a larger context with -c (at most {}) or ", trained) : "");
 }
 
-Result<Generated> generate_answer(ChatModel& model, ChatRequest request, AnswerView& view) {
+Result<Generated> generate_answer(LocalModel& model, ChatRequest request, AnswerView& view) {
   Generated answer;
   PromptProgressLine progress_line;
   const ChatHooks hooks{

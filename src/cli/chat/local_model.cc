@@ -1,15 +1,16 @@
-#include "cli/chat/chat_model.h"
+#include "cli/chat/local_model.h"
 
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
 
+#include "chat/chat_output.h"
+#include "chat/engine_input.h"
 #include "cli/hub_settings.h"
 #include "cli/model_file.h"
 #include "hub/resolve.h"
 #include "hub/source.h"
-#include "server/prepare.h"
 
 namespace zinc {
 namespace {
@@ -71,8 +72,8 @@ Result<std::string> name_of(const std::string& typed) {
 
 }  // namespace
 
-Result<std::unique_ptr<ChatModel>> ChatModel::load(const ModelOptions& options, const std::filesystem::path& file,
-                                                   EngineOptions engine_options) {
+Result<std::unique_ptr<LocalModel>> LocalModel::load(const ModelOptions& options, const std::filesystem::path& file,
+                                                     EngineOptions engine_options) {
   ZINC_TRY(name, name_of(options.path));
   ModelOptions found = options;
   found.path = file.string();
@@ -80,33 +81,29 @@ Result<std::unique_ptr<ChatModel>> ChatModel::load(const ModelOptions& options, 
   engine_options.queue_limit = 1;
   ZINC_TRY(engine, load_engine(found, std::move(engine_options)));
   auto thread = std::make_unique<EngineThread>(std::move(engine));
-  ZINC_TRY(served, thread->describe(name));
-  std::unique_ptr<ChatModel> chat(new ChatModel(std::move(thread), std::move(served)));
-  const GgufFile& gguf = chat->instance().file();
-  chat->recommended_ = zinc::recommended_sampling(gguf);
-  chat->recommended_thinking_ = zinc::recommended_sampling(gguf, true);
-  chat->recommended_answering_ = zinc::recommended_sampling(gguf, false);
-  return chat;
+  ZINC_TRY(chat, ChatModel::load(thread->engine(), name));
+  std::unique_ptr<LocalModel> out(new LocalModel(std::move(thread), std::move(chat)));
+  const GgufFile& gguf = out->instance().file();
+  out->recommended_ = zinc::recommended_sampling(gguf);
+  out->recommended_thinking_ = zinc::recommended_sampling(gguf, true);
+  out->recommended_answering_ = zinc::recommended_sampling(gguf, false);
+  return out;
 }
 
-int ChatModel::count_tokens(ChatRequest request) const {
-  const OrApiError<PreparedRequest> prepared = prepare(served_, std::move(request));
-  if (std::holds_alternative<ApiError>(prepared)) return served_->limits.context;
-  return static_cast<int>(std::get<PreparedRequest>(prepared).prompts.front().size());
+int LocalModel::count_tokens(ChatRequest request) const {
+  const OrRequestError<EngineInput> input = engine_input(chat_, request);
+  if (std::holds_alternative<RequestError>(input)) return chat_.limits.context;
+  return static_cast<int>(std::get<EngineInput>(input).requests.front().prompt.size());
 }
 
-Result<Outcome> ChatModel::answer(ChatRequest request, const ChatHooks& hooks) {
-  OrApiError<PreparedRequest> prepared = prepare(served_, std::move(request));
-  if (const ApiError* error = std::get_if<ApiError>(&prepared))
-    return fail(ErrorCode::invalid_input, "{}", error->message);
-  PreparedRequest& ready = std::get<PreparedRequest>(prepared);
+Result<Outcome> LocalModel::answer(ChatRequest request, const ChatHooks& hooks) {
+  OrRequestError<EngineInput> prepared = engine_input(chat_, request);
+  if (const RequestError* error = std::get_if<RequestError>(&prepared)) return error->error;
+  EngineInput& input = std::get<EngineInput>(prepared);
   const auto sink = std::make_shared<BlockingSink>();
-  ZINC_TRY(id, engine_->submit({.prompt = std::move(ready.prompts.front()),
-                                .options = std::move(ready.options),
-                                .boundaries = std::move(ready.boundaries),
-                                .sink = sink}));
-  std::optional<MessageParser> parser;  // none for a raw prompt
-  if (ready.request.is_chat()) parser.emplace(*served_->tool_format, std::move(ready.parser));
+  input.requests.front().sink = sink;
+  ZINC_TRY(id, engine_->submit(std::move(input.requests.front())));
+  ChatOutput output(chat_, request, input.parser);
   const auto show = [&](const std::vector<Delta>& deltas) {
     for (const Delta& delta : deltas) hooks.delta(delta);
   };
@@ -114,13 +111,9 @@ Result<Outcome> ChatModel::answer(ChatRequest request, const ChatHooks& hooks) {
     SinkUpdate update = sink->wait();
     if (update.progress) hooks.progress(*update.progress);
     if (hooks.tokens) hooks.tokens(update.tokens);
-    if (parser) {
-      show(parser->push(update.text));
-    } else if (!update.text.empty()) {
-      hooks.delta(ContentDelta{std::move(update.text)});
-    }
+    show(output.push(update.text));
     if (update.outcome) {
-      if (parser) show(parser->finish());
+      show(output.finish(*update.outcome));
       if (update.outcome->reason == StopReason::failed && update.outcome->error) return *update.outcome->error;
       return std::move(*update.outcome);
     }

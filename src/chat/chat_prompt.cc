@@ -1,4 +1,4 @@
-#include "engine/chat_prompt.h"
+#include "chat/chat_prompt.h"
 
 #include <chrono>
 #include <ctime>

@@ -1,8 +1,9 @@
-#include "server/render_messages.h"
+#include "chat/render_messages.h"
 
 #include <algorithm>
 
 #include "base/pluralize.h"
+#include "text/generic_tools.h"
 
 namespace zinc {
 namespace {
@@ -12,7 +13,7 @@ constexpr std::string_view kSeparator = "\n\n";  // between joined messages
 bool has_role(const json::value& message, std::string_view role) { return message.at("role").get_string() == role; }
 
 void append_content(json::object& message, std::string_view text) {
-  std::string content = text_of(message.at("content").get_string());
+  std::string content(std::string_view(message.at("content").get_string()));
   if (!content.empty() && !text.empty()) content += kSeparator;
   message["content"] = content + std::string(text);
 }
@@ -80,6 +81,37 @@ constexpr Adaptation kAdaptations[] = {
     {move_system_to_user, "the chat template refuses a system message: it was put before the first user message"},
 };
 
+// OpenAI's newer name for the system role, which most templates do not support.
+void rename_developer(const ChatModel& model, json::array& messages) {
+  if (model.prompt.chat_template().source().find("developer") != std::string::npos) return;
+  for (json::value& message : messages) {
+    json::value& role = message.at("role");
+    if (role.get_string() == "developer") role = "system";
+  }
+}
+
+std::string text_field(const json::object& message, std::string_view name) {
+  const json::value* text = message.if_contains(name);
+  return text && text->is_string() ? std::string(text->get_string()) : std::string();
+}
+
+// The assistant prefix follows the generation prompt verbatim: no template trims or closes it.
+void append_assistant_prefix(const ChatModel& model, const json::object& message, ChatRequest& request,
+                             RenderedPrompt& prompt) {
+  const ThinkingMarkers& markers = model.tool_format->thinking;
+  const bool is_open = prompt_opens_reasoning(*model.tool_format, prompt.text());
+  const std::string content = text_field(message, "content");
+  std::string reasoning = text_field(message, "reasoning_content");
+  if (markers.close.empty() || (!is_open && request.thinking == false)) reasoning.clear();
+  if (!reasoning.empty() && !is_open) prompt.append(fmt::format("{}\n", markers.open), /*from_input=*/false);
+  prompt.append(reasoning, /*from_input=*/true);
+  const bool has_reasoning = is_open || !reasoning.empty();
+  request.reasoning_is_open = has_reasoning && content.empty();
+  if (has_reasoning && !content.empty())
+    prompt.append(fmt::format("\n{}{}", markers.close, markers.before_answer), /*from_input=*/false);
+  prompt.append(content, /*from_input=*/true);
+}
+
 }  // namespace
 
 Result<RenderedPrompt> render_adapted(const ChatPrompt& prompt, ChatTemplateInputs inputs,
@@ -98,7 +130,39 @@ Result<RenderedPrompt> render_adapted(const ChatPrompt& prompt, ChatTemplateInpu
   return first;
 }
 
-OrApiError<RenderedPrompt> render_newest(const ServedModel& model, ChatRequest& request) {
+namespace {
+
+OrRequestError<RenderedPrompt> render_all(const ChatModel& model, ChatRequest& request) {
+  rename_developer(model, request.messages);
+  json::value prefix;
+  if (request.continue_final_message) {  // its last message is the assistant's
+    prefix = std::move(request.messages.back());
+    request.messages.pop_back();
+  }
+  const ChatTemplate& chat = model.prompt.chat_template();
+  if (!chat.supports_tools() && (!request.tools.is_null() || has_tool_messages(request.messages))) {
+    add_generic_tools({.tools = request.tools, .format = *model.tool_format, .supports_system = chat.supports_system()},
+                      request.messages);
+  }
+  ChatTemplateInputs inputs;
+  inputs.messages = request.messages;
+  inputs.tools = request.tools;
+  inputs.kwargs = request.template_kwargs;
+  model.thinking.set_variables({.is_on = request.thinking, .effort = request.reasoning_effort}, inputs.kwargs);
+  inputs.add_generation_prompt = request.add_generation_prompt;
+  Result<RenderedPrompt> rendered = render_adapted(model.prompt, std::move(inputs), request.notes);
+  if (!rendered.ok()) {
+    return invalid_field("messages", "the model's chat template rejected this conversation: {}",
+                         rendered.error().message);
+  }
+  RenderedPrompt& prompt = rendered.value();
+  if (request.thinking == false) close_open_reasoning(*model.tool_format, prompt);
+  if (request.continue_final_message) append_assistant_prefix(model, prefix.get_object(), request, prompt);
+  return std::move(prompt);
+}
+
+// Without the oldest turns, as many as the context requires; system messages at the head stay.
+OrRequestError<RenderedPrompt> render_newest(const ChatModel& model, ChatRequest& request) {
   const json::array all = request.messages;
   size_t n_head = 0;
   while (n_head < all.size() && (has_role(all[n_head], "system") || has_role(all[n_head], "developer"))) ++n_head;
@@ -114,7 +178,7 @@ OrApiError<RenderedPrompt> render_newest(const ServedModel& model, ChatRequest& 
   const auto fits = [&](size_t start) {
     ChatRequest attempt = request;
     attempt.messages = from(start);
-    const OrApiError<RenderedPrompt> rendered = render(model, attempt);
+    const OrRequestError<RenderedPrompt> rendered = render_all(model, attempt);
     const RenderedPrompt* prompt = std::get_if<RenderedPrompt>(&rendered);
     const int n_output = std::clamp(request.max_tokens, 1, std::max(model.limits.context / 2, 1));
     return prompt && std::ssize(model.prompt.encode(*prompt)) + n_output <= model.limits.context;
@@ -126,7 +190,13 @@ OrApiError<RenderedPrompt> render_newest(const ServedModel& model, ChatRequest& 
     request.notes.push_back(fmt::format("{} left out: the conversation exceeds the context",
                                         pluralize(static_cast<int>(*first - n_head), "old message")));
   }
-  return render(model, request);
+  return render_all(model, request);
+}
+
+}  // namespace
+
+OrRequestError<RenderedPrompt> render(const ChatModel& model, ChatRequest& request) {
+  return request.drop_oldest_messages ? render_newest(model, request) : render_all(model, request);
 }
 
 }  // namespace zinc

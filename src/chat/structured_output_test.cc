@@ -1,9 +1,9 @@
 // Which part of the output is constrained, depending on the model family's output format.
 #include <gtest/gtest.h>
 
-#include "server/prepare.h"
+#include "chat/engine_input.h"
 #include "tests/support/contains_all.h"
-#include "tests/support/scripted_engine.h"
+#include "tests/support/family_model.h"
 
 namespace zinc {
 namespace {
@@ -20,24 +20,24 @@ class StructuredOutputTest : public testing::Test {
   static json::value tools() {
     return parse_json(R"([{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}])").value();
   }
-  ModelRef model_of_family(const char* name) {
-    ServedModel model = scripted_.model();
+  ChatModel model_of_family(std::string_view name) {
+    ChatModel model = qwen3_;
     model.tool_format = find_tool_format(name);
-    return std::make_shared<const ServedModel>(std::move(model));
+    return model;
   }
-  OutputConstraint constraint_of(const ModelRef& model, ChatRequest request) {
-    const OrApiError<PreparedRequest> prepared = prepare(model, std::move(request));
-    const auto* made = std::get_if<PreparedRequest>(&prepared);
-    if (!made) ADD_FAILURE() << std::get<ApiError>(prepared).message;
-    return made ? made->options.constraint : OutputConstraint();
+  OutputConstraint constraint_of(const ChatModel& model, ChatRequest request) {
+    const OrRequestError<EngineInput> input = engine_input(model, request);
+    const auto* made = std::get_if<EngineInput>(&input);
+    if (!made) ADD_FAILURE() << std::get<RequestError>(input).error.message;
+    return made ? made->requests.front().options.constraint : OutputConstraint();
   }
   TokenId token(std::string_view mark) const {
     std::vector<TokenId> ids;
-    scripted_.model().tokenizer.encode(mark, {.parse_special = true}, ids);
+    qwen3_.tokenizer.encode(mark, {.parse_special = true}, ids);
     return ids.front();
   }
 
-  ScriptedModel scripted_{ZINC_SOURCE_DIR};
+  const ChatModel qwen3_ = family_model(ZINC_SOURCE_DIR, "qwen3");
 };
 
 TEST_F(StructuredOutputTest, constraint_starts_at_once_without_reasoning_and_tools) {
@@ -59,9 +59,8 @@ TEST_F(StructuredOutputTest, reasoning_comes_before_the_constraint) {
 }
 
 TEST_F(StructuredOutputTest, model_that_does_not_think_has_no_reasoning_before_the_constraint) {
-  ServedModel plain = scripted_.model();
-  plain.thinking = {};  // its vocabulary has the markers
-  const auto model = std::make_shared<const ServedModel>(std::move(plain));
+  ChatModel model = qwen3_;
+  model.thinking = {};  // its vocabulary has the markers
   EXPECT_FALSE(constraint_of(model, make_request()).reasoning);
   ChatRequest asked = make_request();
   asked.thinking = true;
@@ -72,13 +71,13 @@ TEST_F(StructuredOutputTest, response_format_and_tools_go_together_in_every_fami
   for (const ToolFormat* const* format = kToolFormats; *format; ++format) {
     ChatRequest request = make_request();
     request.tools = tools();
-    const ModelRef model = model_of_family(std::string((*format)->name).c_str());
+    const ChatModel model = model_of_family((*format)->name);
     const OutputConstraint made = constraint_of(model, request);
     ASSERT_TRUE(made.grammar) << (*format)->name;
     Constraint::Cursor content, call;
     const auto write = [&](Constraint::Cursor& cursor, std::string_view text) {
       std::vector<TokenId> ids;
-      model->tokenizer.encode(text, {.parse_special = true}, ids);
+      model.tokenizer.encode(text, {.parse_special = true}, ids);
       return std::ranges::all_of(ids, [&](TokenId id) { return made.grammar->accept(cursor, id).value(); });
     };
     const std::string head((*format)->channels.content_open);
@@ -99,7 +98,7 @@ TEST_F(StructuredOutputTest, a_call_is_forced_by_the_tool_choice) {
   Constraint::Cursor cursor;
   EXPECT_TRUE(made.grammar->allows(cursor, token("<tool_call>")).value());
   EXPECT_FALSE(made.grammar->allows(cursor, token("hello")).value());
-  EXPECT_FALSE(made.grammar->allows(cursor, scripted_.model().tokenizer.eog_tokens().front()).value());
+  EXPECT_FALSE(made.grammar->allows(cursor, qwen3_.tokenizer.eog_tokens().front()).value());
   request.tool_choice = {.names = {"f"}};
   EXPECT_TRUE(constraint_of(model_of_family("qwen3"), request).grammar) << "allowed tools";
   request.tool_choice = {};
@@ -109,9 +108,9 @@ TEST_F(StructuredOutputTest, a_call_is_forced_by_the_tool_choice) {
 
 TEST_F(StructuredOutputTest, tool_choice_that_cannot_be_obeyed_is_rejected) {
   const auto error_of = [&](ChatRequest request) {
-    const auto prepared = prepare(model_of_family("qwen3"), std::move(request));
-    const ApiError* error = std::get_if<ApiError>(&prepared);
-    return error ? error->message : "";
+    const OrRequestError<EngineInput> input = engine_input(model_of_family("qwen3"), request);
+    const RequestError* error = std::get_if<RequestError>(&input);
+    return error ? error->error.message : "";
   };
   ChatRequest request = make_request(ResponseFormat::Kind::text);
   request.tool_choice.requires_call = true;

@@ -1,4 +1,4 @@
-#include "server/structured_output.h"
+#include "chat/structured_output.h"
 
 #include <algorithm>
 
@@ -62,47 +62,46 @@ std::vector<CallableTool> callable_tools(const ChatRequest& request) {
   return out;
 }
 
-std::optional<ApiError> check_tool_choice(const ChatRequest& request, const ToolSchemas& tools) {
+std::optional<RequestError> check_tool_choice(const ChatRequest& request, const ToolSchemas& tools) {
   const ToolChoice& choice = request.tool_choice;
   if (choice.requires_call && tools.empty()) {
-    return bad_field("tool_choice", "'tool_choice' requires a call, but the request has no 'tools'");
+    return invalid_field("tool_choice", "'tool_choice' requires a call, but the request has no 'tools'");
   }
   for (const std::string& name : choice.names) {
     if (!tools.has_function(name)) {
-      return bad_field("tool_choice",
-                       fmt::format("'tool_choice' names the tool '{}', which is not in 'tools'", name.substr(0, 100)));
+      return invalid_field("tool_choice", "'tool_choice' names the tool '{}', which is not in 'tools'",
+                           name.substr(0, 100));
     }
   }
   return {};
 }
 
-std::optional<ApiError> check_continuation(const ChatRequest& request) {
+std::optional<RequestError> check_continuation(const ChatRequest& request) {
   if (!request.continue_final_message) return {};
   const ResponseFormat& format = request.response_format;
   if (format.kind != Kind::text) {
-    return unsupported_field(format.field,
-                             fmt::format("'{}' cannot be combined with 'continue_final_message'", format.field));
+    return refused_field(format.field, "'{}' cannot be combined with 'continue_final_message'", format.field);
   }
   if (request.tool_choice.requires_call) {
-    return unsupported_field("tool_choice", "a forced 'tool_choice' cannot be combined with 'continue_final_message'");
+    return refused_field("tool_choice", "a forced 'tool_choice' cannot be combined with 'continue_final_message'");
   }
   return {};
 }
 
-Result<std::shared_ptr<Constraint>> content_constraint(const ServedModel& model, const ResponseFormat& format) {
+Result<std::shared_ptr<Constraint>> content_constraint(const ChatModel& model, const ResponseFormat& format) {
   if (format.kind == Kind::text) return std::shared_ptr<Constraint>();
   return model.constraints->get(content_key(format), [&] { return content_grammar(format); });
 }
 
 // The grammar includes calls, or the markers that a format with channels writes before the content.
-bool needs_output_grammar(const ServedModel& model, const ChatRequest& request) {
+bool needs_output_grammar(const ChatModel& model, const ChatRequest& request) {
   const bool has_format = request.response_format.kind != Kind::text;
   if (request.tools.is_null()) return has_format && !model.tool_format->channels.content_open.empty();
   return has_format || request.tool_choice.requires_call || !request.tool_choice.names.empty() ||
          !request.strict_tools.empty();
 }
 
-std::string output_key(const ServedModel& model, const ChatRequest& request, const ReasoningPosition& place) {
+std::string output_key(const ChatModel& model, const ChatRequest& request, const ReasoningPosition& place) {
   const auto names = [](const std::vector<std::string>& list) {
     return to_json(json::array(list.begin(), list.end()));
   };
@@ -112,7 +111,7 @@ std::string output_key(const ServedModel& model, const ChatRequest& request, con
                      content_key(request.response_format));
 }
 
-Result<std::shared_ptr<Constraint>> output_constraint(const ServedModel& model, const ChatRequest& request,
+Result<std::shared_ptr<Constraint>> output_constraint(const ChatModel& model, const ChatRequest& request,
                                                       const ToolSchemas& tools, const ReasoningPosition& place) {
   return model.constraints->get(output_key(model, request, place), [&]() -> Result<Grammar> {
     OutputSyntax syntax{.format = *model.tool_format,
@@ -132,34 +131,29 @@ Result<std::shared_ptr<Constraint>> output_constraint(const ServedModel& model, 
   });
 }
 
-// The log line names what the constraint does not enforce; the response has it in `warnings`.
-void note_unenforced(PreparedRequest& prepared) {
-  const Constraint* const grammar = prepared.options.constraint.grammar.get();
-  if (!grammar) return;
-  std::vector<std::string>& notes = prepared.request.notes;
-  notes.insert(notes.end(), grammar->unenforced().begin(), grammar->unenforced().end());
+void note_unenforced(const OutputConstraint& constraint, ChatRequest& request) {
+  if (!constraint.grammar) return;
+  const std::vector<std::string>& unenforced = constraint.grammar->unenforced();
+  request.notes.insert(request.notes.end(), unenforced.begin(), unenforced.end());
 }
 
 }  // namespace
 
-std::optional<ApiError> constrain_completion(PreparedRequest& prepared) {
-  const ResponseFormat& format = prepared.request.response_format;
-  const Result<std::shared_ptr<Constraint>> found = content_constraint(*prepared.model, format);
-  if (!found.ok()) return bad_field(format.field, fmt::format("'{}': {}", format.field, found.error().message));
-  prepared.options.constraint.grammar = found.value();
-  note_unenforced(prepared);
+std::optional<RequestError> constrain_completion(const ChatModel& model, ChatRequest& request, OutputConstraint& out) {
+  const ResponseFormat& format = request.response_format;
+  const Result<std::shared_ptr<Constraint>> found = content_constraint(model, format);
+  if (!found.ok()) return invalid_field(format.field, "'{}': {}", format.field, found.error().message);
+  out.grammar = found.value();
+  note_unenforced(out, request);
   return {};
 }
 
-std::optional<ApiError> constrain_chat(PreparedRequest& prepared, const ToolSchemas& tools,
-                                       const ReasoningPosition& place) {
-  const ServedModel& model = *prepared.model;
-  const ChatRequest& request = prepared.request;
-  if (std::optional<ApiError> error = check_tool_choice(request, tools)) return error;
-  if (std::optional<ApiError> error = check_continuation(request)) return error;
-  OutputConstraint& constraint = prepared.options.constraint;
+std::optional<RequestError> constrain_chat(const ChatModel& model, ChatRequest& request, const ToolSchemas& tools,
+                                           const ReasoningPosition& place, OutputConstraint& out) {
+  if (std::optional<RequestError> error = check_tool_choice(request, tools)) return error;
+  if (std::optional<RequestError> error = check_continuation(request)) return error;
   if (!needs_output_grammar(model, request)) {
-    if (std::optional<ApiError> error = constrain_completion(prepared)) return error;
+    if (std::optional<RequestError> error = constrain_completion(model, request, out)) return error;
   } else {
     const Result<std::shared_ptr<Constraint>> found = output_constraint(model, request, tools, place);
     if (!found.ok()) {
@@ -167,12 +161,12 @@ std::optional<ApiError> constrain_chat(PreparedRequest& prepared, const ToolSche
       const bool is_tool = message.starts_with("parameters of tool");
       const std::string field =
           is_tool || request.response_format.kind == Kind::text ? "tools" : request.response_format.field;
-      return bad_field(field, fmt::format("'{}': {}", field, message));
+      return invalid_field(field, "'{}': {}", field, message);
     }
-    constraint.grammar = found.value();
-    note_unenforced(prepared);
+    out.grammar = found.value();
+    note_unenforced(out, request);
   }
-  exempt_reasoning(*model.tool_format, model.tokenizer, place, constraint);
+  exempt_reasoning(*model.tool_format, model.tokenizer, place, out);
   return {};
 }
 

@@ -1,4 +1,4 @@
-#include "server/render_messages.h"
+#include "chat/render_messages.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <set>
 
 #include "tests/support/contains_all.h"
-#include "tests/support/scripted_engine.h"
+#include "tests/support/family_model.h"
 #include "tests/support/test_files.h"
 
 namespace zinc {
@@ -29,7 +29,7 @@ constexpr std::string_view kTakesAll = "{%- for m in messages %}[{{ m.role }}:{{
 class RenderMessagesTest : public testing::Test {
  protected:
   std::string rendered(std::string_view source, const char* messages) {
-    const ChatPrompt prompt(ChatTemplate::compile(source).value(), scripted_.model().tokenizer);
+    const ChatPrompt prompt(ChatTemplate::compile(source).value(), model_.tokenizer);
     ChatTemplateInputs inputs;
     inputs.messages = parse_json(messages).value();
     notes_.clear();
@@ -37,7 +37,7 @@ class RenderMessagesTest : public testing::Test {
     return result.ok() ? result.value().text() : "error: " + result.error().message;
   }
 
-  ScriptedModel scripted_{ZINC_SOURCE_DIR};
+  const ChatModel model_ = family_model(ZINC_SOURCE_DIR, "qwen3");
   std::vector<std::string> notes_;
 };
 

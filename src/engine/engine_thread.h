@@ -1,15 +1,22 @@
 // An Engine together with the thread that runs it. stop() and the EnginePort functions are called on one thread, the
-// event loop's.
+// caller's own: the event loop's in a server.
 #pragma once
 
 #include <memory>
-#include <string>
 #include <thread>
 
 #include "engine/engine.h"
-#include "server/served_model.h"
 
 namespace zinc {
+
+// The engine functions that callers use; the contract is in engine/engine.h.
+class EnginePort {
+ public:
+  virtual ~EnginePort() = default;
+  virtual Result<RequestId> submit(Request request) = 0;
+  virtual void cancel(RequestId id) = 0;
+  virtual EngineStats stats() const = 0;
+};
 
 class EngineThread final : public EnginePort {
  public:
@@ -23,8 +30,7 @@ class EngineThread final : public EnginePort {
   void cancel(RequestId id) override;
   EngineStats stats() const override;
 
-  // The model served under this name. This object must outlive it.
-  Result<ServedModel> describe(std::string name);
+  const Engine& engine() const { return *engine_; }  // REQUIRES: not stopped
   const ModelInstance& model() const { return engine_->model(); }
 
  private:
