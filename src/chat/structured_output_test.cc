@@ -25,11 +25,14 @@ class StructuredOutputTest : public testing::Test {
     model.tool_format = find_tool_format(name);
     return model;
   }
-  OutputConstraint constraint_of(const ChatModel& model, ChatRequest request) {
+  OutputConstraint constraint_of(const ChatModel& model, const ChatRequest& request) {
+    return options_of(model, request).constraint;
+  }
+  GenerationOptions options_of(const ChatModel& model, ChatRequest request) {
     const OrRequestError<EngineInput> input = engine_input(model, request);
     const auto* made = std::get_if<EngineInput>(&input);
     if (!made) ADD_FAILURE() << std::get<RequestError>(input).error.message;
-    return made ? made->requests.front().options.constraint : OutputConstraint();
+    return made ? made->requests.front().options : GenerationOptions();
   }
   TokenId token(std::string_view mark) const {
     std::vector<TokenId> ids;
@@ -43,28 +46,26 @@ class StructuredOutputTest : public testing::Test {
 TEST_F(StructuredOutputTest, constraint_starts_at_once_without_reasoning_and_tools) {
   ChatRequest request = make_request();
   request.thinking = false;
-  const OutputConstraint made = constraint_of(model_of_family("qwen3"), request);
-  EXPECT_TRUE(made.grammar);
-  EXPECT_TRUE(made.starts_after.empty());
-  EXPECT_FALSE(made.reasoning);
+  const GenerationOptions made = options_of(model_of_family("qwen3"), request);
+  EXPECT_TRUE(made.constraint.grammar);
+  EXPECT_FALSE(made.thinking.starts_open);
+  EXPECT_FALSE(made.constraint.reasoning_open);
   EXPECT_FALSE(constraint_of(model_of_family("qwen3"), make_request(ResponseFormat::Kind::text)).grammar);
 }
 
 TEST_F(StructuredOutputTest, reasoning_comes_before_the_constraint) {
   const OutputConstraint made = constraint_of(model_of_family("qwen3"), make_request());
-  ASSERT_TRUE(made.reasoning);
-  EXPECT_EQ(made.reasoning->open, token("<think>"));
-  EXPECT_EQ(made.reasoning->close, "</think>");
+  EXPECT_EQ(made.reasoning_open, token("<think>"));
   EXPECT_TRUE(constraint_of(model_of_family("gpt-oss"), make_request()).has_reasoning_in_grammar);
 }
 
 TEST_F(StructuredOutputTest, model_that_does_not_think_has_no_reasoning_before_the_constraint) {
   ChatModel model = qwen3_;
   model.thinking = {};  // its vocabulary has the markers
-  EXPECT_FALSE(constraint_of(model, make_request()).reasoning);
+  EXPECT_FALSE(constraint_of(model, make_request()).reasoning_open);
   ChatRequest asked = make_request();
   asked.thinking = true;
-  EXPECT_TRUE(constraint_of(model, asked).reasoning);
+  EXPECT_TRUE(constraint_of(model, asked).reasoning_open);
 }
 
 TEST_F(StructuredOutputTest, response_format_and_tools_go_together_in_every_family) {

@@ -18,21 +18,15 @@ void exempt_reasoning(const ToolFormat& format, const Tokenizer& tokenizer, cons
   if (!constraint.grammar) return;
   constraint.has_reasoning_in_grammar = !format.channels.content_open.empty();
   if (constraint.has_reasoning_in_grammar) return;
-  if (place.starts_open) constraint.starts_after = format.thinking.close;
-  const std::optional<TokenId> open = marker_token(tokenizer, format.thinking.open);
-  if (open && place.is_allowed) constraint.reasoning = {.open = *open, .close = std::string(format.thinking.close)};
+  if (place.is_allowed) constraint.reasoning_open = marker_token(tokenizer, format.thinking.open);
   constraint.separator = marker_token(tokenizer, "\n\n");
 }
 
-ConstraintTracker::ConstraintTracker(OutputConstraint constraint, const Tokenizer& tokenizer)
-    : constraint_(std::move(constraint)), tokenizer_(tokenizer) {
-  if (!constraint_.starts_after.empty()) wait_for(constraint_.starts_after);
-}
-
-void ConstraintTracker::wait_for(std::string text) {
-  finder_ = StopStringMatcher({std::move(text)});
-  is_inside_ = false;
-}
+ConstraintTracker::ConstraintTracker(OutputConstraint constraint, const Tokenizer& tokenizer,
+                                     const ReasoningTracker& reasoning)
+    : constraint_(std::move(constraint)),
+      tokenizer_(tokenizer),
+      is_inside_(!reasoning.is_open() || constraint_.has_reasoning_in_grammar) {}
 
 Result<bool> ConstraintTracker::allows(TokenId id) {
   if (!is_inside_) return !tokenizer_.is_eog(id);
@@ -45,14 +39,15 @@ Result<const TokenSet*> ConstraintTracker::allowed() {
   ZINC_TRY(allowed, constraint_.grammar->allowed_tokens(cursor_));
   if (!at_start_) return allowed;
   allowed_ = *allowed;
-  if (constraint_.reasoning) allowed_.insert(constraint_.reasoning->open);
+  if (constraint_.reasoning_open) allowed_.insert(*constraint_.reasoning_open);
   if (constraint_.separator && may_have_separator_) allowed_.insert(*constraint_.separator);
   return &allowed_;
 }
 
-Result<bool> ConstraintTracker::accept(TokenId id) {
+// Bytes of a token after the reasoning are not constrained: models put at most white space there.
+Result<bool> ConstraintTracker::accept(TokenId id, ReasoningTracker& reasoning) {
   if (!is_inside_) {
-    scan_bytes(id);
+    is_inside_ = may_have_separator_ = reasoning.n_closed() > n_closed_;
     return false;
   }
   if (is_separator(id)) {
@@ -60,24 +55,16 @@ Result<bool> ConstraintTracker::accept(TokenId id) {
     return false;
   }
   if (opens_reasoning(id)) {
-    wait_for(constraint_.reasoning->close);
-    constraint_.reasoning.reset();  // at most once
+    reasoning.open();
+    n_closed_ = reasoning.n_closed();
+    is_inside_ = false;
+    constraint_.reasoning_open.reset();  // at most once
     return false;
   }
   ZINC_TRY(is_accepted, constraint_.grammar->accept(cursor_, id));
   if (!is_accepted) return false;  // not sampled: a forced end of the reasoning that was too long
   at_start_ = false;
   return constraint_.grammar->must_end(cursor_);
-}
-
-// Bytes of a token after the text are not constrained: models put at most white space there.
-void ConstraintTracker::scan_bytes(TokenId id) {
-  for (const char byte : tokenizer_.bytes(id)) {
-    if (!finder_.push(byte)) continue;
-    is_inside_ = true;
-    may_have_separator_ = true;
-    return;
-  }
 }
 
 }  // namespace zinc

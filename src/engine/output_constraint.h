@@ -7,21 +7,16 @@
 #include <string>
 
 #include "constrain/constraint.h"
-#include "text/detokenizer.h"
+#include "engine/reasoning_tracker.h"
 #include "text/tool_format.h"
 
 namespace zinc {
 
 struct OutputConstraint {
-  // Reasoning that may come before the constrained part, once.
-  struct Reasoning {
-    TokenId open;  // its first token
-    std::string close;
-  };
-
   std::shared_ptr<Constraint> grammar = {};  // nullptr: unconstrained
-  std::string starts_after = {};             // the constraint starts after this text; empty: at once
-  std::optional<Reasoning> reasoning = {};
+  // First token of reasoning that may come before the constrained part, once. Reasoning that the prompt has opened
+  // comes before it in any case.
+  std::optional<TokenId> reasoning_open = {};
   std::optional<TokenId> separator = {};  // allowed once before the constrained part
   bool has_reasoning_in_grammar = false;  // formats with channels
 };
@@ -39,26 +34,24 @@ void exempt_reasoning(const ToolFormat& format, const Tokenizer& tokenizer, cons
 // Enforces the constraint on one output. One thread.
 class ConstraintTracker {
  public:
-  ConstraintTracker(OutputConstraint constraint, const Tokenizer& tokenizer);
+  // `reasoning` before the first token of the output.
+  ConstraintTracker(OutputConstraint constraint, const Tokenizer& tokenizer, const ReasoningTracker& reasoning);
 
   Result<bool> allows(TokenId id);    // whether it may be the next token
   Result<const TokenSet*> allowed();  // every token that may be next; nullptr: all. Valid until the next call
-  Result<bool> accept(TokenId id);    // advances by one token; true: the output is complete and must end
+  // Advances by one token, which `reasoning` has seen. True: the output is complete and must end.
+  Result<bool> accept(TokenId id, ReasoningTracker& reasoning);
   // A token that is certainly not reasoning was accepted.
   bool has_started() const { return is_inside_ && !at_start_ && !constraint_.has_reasoning_in_grammar; }
 
  private:
-  bool opens_reasoning(TokenId id) const {
-    return at_start_ && constraint_.reasoning && constraint_.reasoning->open == id;
-  }
+  bool opens_reasoning(TokenId id) const { return at_start_ && constraint_.reasoning_open == id; }
   bool is_separator(TokenId id) const { return at_start_ && may_have_separator_ && constraint_.separator == id; }
-  void wait_for(std::string text);
-  void scan_bytes(TokenId id);
 
   OutputConstraint constraint_;
   Tokenizer tokenizer_;
-  bool is_inside_ = true;         // the constraint applies
-  StopStringMatcher finder_{{}};  // of the text before the constrained part
+  bool is_inside_;    // the constraint applies
+  int n_closed_ = 0;  // ReasoningTracker::n_closed() when reasoning began that is not constrained
   Constraint::Cursor cursor_;
   bool at_start_ = true, may_have_separator_ = false;
   TokenSet allowed_;  // scratch

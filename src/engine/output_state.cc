@@ -26,16 +26,14 @@ OutputState::OutputState(const Tokenizer& tokenizer, GenerationOptions options, 
       decoder_(tokenizer, {.stop = options_.stop, .show_control = options_.show_control}),
       tokens_(prompt.begin(), prompt.end()),
       n_prompt_(prompt.size()),
-      open_tag_({options_.thinking.open_tag}),
-      close_tag_({options_.thinking.close_tag}),
-      is_reasoning_(options_.thinking.starts_open && !options_.thinking.close_tag.empty()) {
-  if (options_.constraint.grammar) constraint_.emplace(options_.constraint, tokenizer);
+      reasoning_(options_.thinking) {
+  if (options_.constraint.grammar) constraint_.emplace(options_.constraint, tokenizer, reasoning_);
   if (!options_.dry_breakers) options_.dry_breakers = find_dry_breakers(options_.sampling, tokenizer);
 }
 
 Result<TokenId> OutputState::sample(std::span<float> logits, Sampler& sampler) {
   const ThinkingBudget& thinking = options_.thinking;
-  const bool is_exhausted = is_reasoning_ && thinking.max_tokens >= 0 && n_reasoning_ >= thinking.max_tokens;
+  const bool is_exhausted = reasoning_.is_open() && thinking.max_tokens >= 0 && n_reasoning_ >= thinking.max_tokens;
   if ((is_exhausted || n_forced_ > 0) && n_forced_ < thinking.forced_end.size())
     return thinking.forced_end[n_forced_++];
   const SamplingContext context{.history = tokens_,
@@ -93,16 +91,11 @@ Result<TokenId> OutputState::sample_constrained(std::span<float> logits, Sampler
 // The token with the opening tag is not counted as reasoning, the token with the closing tag is. Inside a constraint
 // there is no reasoning, even if its text contains a tag.
 void OutputState::track_reasoning(TokenId id) {
-  if (options_.thinking.close_tag.empty() || (constraint_ && constraint_->has_started())) return;
-  if (is_reasoning_) ++n_reasoning_;
-  for (const char byte : tokenizer_.bytes(id)) {
-    StopStringMatcher& finder = is_reasoning_ ? close_tag_ : open_tag_;
-    if (!finder.push(byte)) continue;
-    is_reasoning_ = !is_reasoning_;
-    if (is_reasoning_) n_forced_ = 0;  // a second reasoning block gets the forced end again
-    (is_reasoning_ ? close_tag_ : open_tag_) =
-        StopStringMatcher({is_reasoning_ ? options_.thinking.close_tag : options_.thinking.open_tag});
-  }
+  if (constraint_ && constraint_->has_started()) return;
+  if (reasoning_.is_open()) ++n_reasoning_;
+  const int n_opened = reasoning_.n_opened();
+  reasoning_.push(tokenizer_.bytes(id));
+  if (reasoning_.n_opened() > n_opened) n_forced_ = 0;  // a second reasoning block gets the forced end again
 }
 
 std::optional<DeviceSampling> OutputState::device_sampling(size_t position) const {
@@ -116,7 +109,7 @@ Result<OutputState::TokenResult> OutputState::accept(std::span<float> logits, Sa
   ZINC_TRY(id, sample(logits, sampler));
   TokenResult result = accept(id, can_continue);
   if (result.is_output && constraint_) {
-    ZINC_TRY(is_complete, constraint_->accept(id));
+    ZINC_TRY(is_complete, constraint_->accept(id, reasoning_));
     if (is_complete && result.reason != StopReason::stop_string) result.reason = StopReason::end_token;
   }
   if (options_.n_top_logprobs >= 0) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/output_constraint.h"
+#include "engine/reasoning_tracker.h"
 #include "graph/sampling_params.h"
 #include "sample/sampler.h"
 #include "sample/token_set.h"
@@ -22,16 +23,6 @@ namespace zinc {
 
 enum class StopReason : uint8_t { end_token, stop_string, max_tokens, context_full, cancelled, failed };
 std::string_view stop_reason_name(StopReason reason);  // "end_token"
-
-// Limits reasoning. Reasoning is the text between two tags; the tags are matched in the bytes of the tokens, so any
-// tokenization of them is found.
-struct ThinkingBudget {
-  std::string open_tag = {}, close_tag = {};  // "<think>", "</think>"; empty: reasoning is not detected
-  bool starts_open = false;                   // the prompt ends inside the reasoning
-  int max_tokens = -1;                        // of reasoning; -1: no limit
-  // Emitted when the budget is spent, instead of sampled tokens; should close the reasoning.
-  std::vector<TokenId> forced_end = {};
-};
 
 struct GenerationOptions {
   SamplingParams sampling = {};
@@ -118,8 +109,7 @@ class OutputState {
   std::optional<OutputToken> end_token_;
   Logprobs logprobs_;
 
-  StopStringMatcher open_tag_, close_tag_;
-  bool is_reasoning_;
+  ReasoningTracker reasoning_;
   int n_reasoning_ = 0;
   size_t n_forced_ = 0;  // tokens of thinking.forced_end emitted since the reasoning began
   std::optional<ConstraintTracker> constraint_;

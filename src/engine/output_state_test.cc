@@ -236,7 +236,7 @@ TEST_F(OutputStateTest, a_grammar_is_enforced_at_any_temperature) {
 
 TEST_F(OutputStateTest, reasoning_before_the_constraint_is_free_and_cannot_be_the_whole_output) {
   GenerationOptions options = constrained_by("root ::= \"yes\"");
-  options.constraint.starts_after = "</think>";
+  options.thinking = {.open_tag = "<think>", .close_tag = "</think>", .starts_open = true};
   options.constraint.separator = encode("\n").front();
   const TokenId end = tokenizer_.eog_tokens().front();
   OutputState output(tokenizer_, options, prompt_);
@@ -248,7 +248,6 @@ TEST_F(OutputStateTest, reasoning_before_the_constraint_is_free_and_cannot_be_th
 
 TEST_F(OutputStateTest, the_constraint_follows_reasoning_that_was_cut_off) {
   GenerationOptions options = constrained_by("root ::= \"yes\"");
-  options.constraint.starts_after = "</think>";
   options.thinking = {.open_tag = "<think>",
                       .close_tag = "</think>",
                       .starts_open = true,
@@ -262,7 +261,8 @@ TEST_F(OutputStateTest, the_constraint_follows_reasoning_that_was_cut_off) {
 
 TEST_F(OutputStateTest, reasoning_that_the_model_opens_itself_is_not_constrained) {
   GenerationOptions options = constrained_by("root ::= \"yes\"");
-  options.constraint.reasoning = {.open = encode("(").front(), .close = ")"};
+  options.thinking = {.open_tag = "(the", .close_tag = ")"};
+  options.constraint.reasoning_open = encode("(").front();
   OutputState thinks(tokenizer_, options, prompt_);
   EXPECT_EQ(emit_until_end(thinks, "(what now)no no no no no").first, "(what now)yes");
   OutputState late(tokenizer_, constrained_by("root ::= \"yes\"+"), prompt_);

@@ -2,7 +2,7 @@
 // early and lead into the answer.
 #pragma once
 
-#include "engine/output_state.h"
+#include "engine/reasoning_tracker.h"
 #include "text/tool_format.h"
 
 namespace zinc {
