@@ -147,9 +147,9 @@ class ForcedCalls : public testing::Test {
     request.tools = kTools;
     request.tool_choice.requires_call = true;
     request.parallel_tool_calls = false;
-    request.sampling.temperature = i % 2 == 0 ? 1.0f : 0.0f;
+    request.options.sampling.temperature = i % 2 == 0 ? 1.0f : 0.0f;
     request.seed = i;
-    request.max_tokens = 200;
+    request.options.max_tokens = 200;
     OrRequestError<EngineInput> out = engine_input(*model_, request);
     EXPECT_TRUE(std::holds_alternative<EngineInput>(out)) << std::get<RequestError>(out).error.message;
     return std::get<EngineInput>(std::move(out));

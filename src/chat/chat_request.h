@@ -1,6 +1,6 @@
-// A generation request, whichever API dialect it came in. Produced by a dialect's reader (server/dialect/), turned into
-// tokens by prepare(). Every default is the API's documented default or neutral; sampling parameters that the client
-// did not set are the served model's defaults.
+// What a caller asks for: a conversation or raw prompts, whichever API dialect it came in. Written by a dialect's
+// reader (server/dialect/) or the command line, turned into engine requests by engine_input(). Every default is the
+// API's documented default or neutral; sampling parameters that the client did not set are the served model's defaults.
 #pragma once
 
 #include <chrono>
@@ -12,8 +12,8 @@
 
 #include "base/json.h"
 #include "base/token_id.h"
+#include "engine/output_state.h"
 #include "engine/speculation_options.h"
-#include "graph/sampling_params.h"
 
 namespace zinc {
 
@@ -73,25 +73,17 @@ struct ChatRequest {
   std::optional<std::string> suffix;   // fill-in-the-middle: the output goes between the prompt and this text
   std::vector<ExtraFile> extra_files;  // of the same project, before a fill-in-the-middle prompt
 
-  SamplingParams sampling;
+  // Sampling, stop strings, limits, log-probabilities; what depends on the model is set by engine_input().
+  GenerationOptions options;
   std::vector<std::string> sampling_fields;  // SamplingField::name of those that the request sets
-  std::optional<uint64_t> seed;
-  std::vector<std::string> stop;
-  std::vector<TokenId> stop_tokens;     // generation stops there; not part of the output
-  std::vector<TokenId> allowed_tokens;  // no other token is sampled; empty: all are allowed
-  bool include_stop = false;            // the stop string is part of the output
-  bool show_special = false;            // the text of control tokens is part of the output
-  int max_tokens = 0;                   // 0: limited by the context only
-  int min_tokens = 0;                   // no end token is sampled before
-  int max_prompt_tokens = 0;            // keep only the last ones of the prompt; 0: all, kWholeContext: as many as fit
-  std::string prediction;               // the expected output, for speculative decoding; empty: none
+  std::optional<uint64_t> seed;              // unset: a random one
+  std::vector<TokenId> allowed_tokens;       // no other token is sampled; empty: all are allowed
+  bool include_stop = false;                 // the stop string is part of the output
+  int max_prompt_tokens = 0;  // keep only the last ones of the prompt; 0: all, kWholeContext: as many as fit
+  std::string prediction;     // the expected output, for speculative decoding; empty: none
   std::optional<SpeculationMode> speculation;  // unset: the server's
   std::string cache_salt;                      // prefixes are shared only between requests with the same one
   int n = 1;
-  int n_top_logprobs = -1;     // -1: no log-probabilities
-  int n_prompt_logprobs = -1;  // the same for the prompt's tokens
-  bool prompt_only = false;    // nothing is generated
-  bool ignore_eos = false;
   bool stream = false;
   bool include_usage = false;
   bool include_progress = false;            // report prefill progress

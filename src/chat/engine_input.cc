@@ -31,7 +31,7 @@ bool needs_control_tokens(const ChatModel& model, const ChatRequest& request) {
 
 // Keeps the end of a prompt that is longer than the request wants.
 void truncate_prompt(const ChatRequest& request, const ChatModel& model, std::vector<TokenId>& prompt) {
-  const int n_output = std::max(request.max_tokens, 1);
+  const int n_output = std::max(request.options.max_tokens, 1);
   int n_kept = request.max_prompt_tokens;
   if (n_kept == 0) return;
   if (n_kept == ChatRequest::kWholeContext) n_kept = std::max(model.limits.context - n_output, 1);
@@ -39,8 +39,7 @@ void truncate_prompt(const ChatRequest& request, const ChatModel& model, std::ve
   if (n_dropped > 0) prompt.erase(prompt.begin(), prompt.begin() + n_dropped);
 }
 
-std::optional<RequestError> read_conversation(const ChatModel& model, ChatRequest& request, GenerationOptions& options,
-                                              EngineInput& out) {
+std::optional<RequestError> read_conversation(const ChatModel& model, ChatRequest& request, EngineInput& out) {
   const Result<ToolSchemas> tools = request.tools.is_null() ? ToolSchemas() : ToolSchemas::read(request.tools);
   if (!tools.ok()) return RequestError{"tools", tools.error()};
   OrRequestError<RenderedPrompt> rendered = render(model, request);
@@ -55,16 +54,16 @@ std::optional<RequestError> read_conversation(const ChatModel& model, ChatReques
                 .thinking = request.thinking.value_or(true),
                 .reasoning_open = starts_in_reasoning,
                 .buffer_calls = !request.stream_tool_arguments};
-  options.thinking = make_thinking_budget(*model.tool_format, model.tokenizer,
-                                          {.max_tokens = request.thinking_budget,
-                                           .starts_open = starts_in_reasoning,
-                                           .may_call_tools = !request.tools.is_null()});
-  options.show_control = request.show_special || needs_control_tokens(model, request);
+  request.options.thinking = make_thinking_budget(*model.tool_format, model.tokenizer,
+                                                  {.max_tokens = request.thinking_budget,
+                                                   .starts_open = starts_in_reasoning,
+                                                   .may_call_tools = !request.tools.is_null()});
+  request.options.show_control = request.options.show_control || needs_control_tokens(model, request);
   // A model that is not known to think would choose between two unlikely tokens: the first of the constraint and a
   // thinking marker.
   const bool may_reason = request.thinking.value_or(model.thinking.kind != ThinkingSupport::Kind::none);
   const ReasoningPosition reasoning{.starts_open = starts_in_reasoning, .is_allowed = may_reason};
-  if (auto error = constrain_chat(model, request, tools.value(), reasoning, options.constraint)) return error;
+  if (auto error = constrain_chat(model, request, tools.value(), reasoning)) return error;
   request.messages = {};  // no longer needed; frees memory while generating
   request.tools = nullptr;
   request.template_kwargs = {};
@@ -126,8 +125,7 @@ OrRequestError<std::vector<TokenId>> read_prompt(const ChatModel& model, const C
   return tokens;
 }
 
-std::optional<RequestError> read_completion(const ChatModel& model, ChatRequest& request, GenerationOptions& options,
-                                            EngineInput& out) {
+std::optional<RequestError> read_completion(const ChatModel& model, ChatRequest& request, EngineInput& out) {
   for (const RawPrompt& prompt : request.prompts) {
     OrRequestError<std::vector<TokenId>> tokens =
         request.suffix ? read_infill(model, request) : read_prompt(model, request, prompt);
@@ -137,8 +135,7 @@ std::optional<RequestError> read_completion(const ChatModel& model, ChatRequest&
       out.prompt_texts.push_back(model.tokenizer.decode(out.requests.back().prompt));
     }
   }
-  options.show_control = request.show_special;
-  return constrain_completion(model, request, options.constraint);
+  return constrain_completion(model, request);
 }
 
 std::shared_ptr<const TokenSet> token_set_of(const std::vector<TokenId>& tokens, int n_vocab) {
@@ -174,26 +171,17 @@ std::shared_ptr<const TokenSet> dry_breakers_of(const SamplingParams& sampling, 
 }  // namespace
 
 OrRequestError<EngineInput> engine_input(const ChatModel& model, ChatRequest& request) {
-  request.sampling.seed = request.seed.value_or(random_seed() >> 11);  // 53 bits: exact as a JSON number
-  GenerationOptions options{.sampling = request.sampling,
-                            .max_tokens = request.max_tokens,
-                            .min_tokens = request.min_tokens,
-                            .stop = request.stop,
-                            .stop_tokens = request.stop_tokens,
-                            .ignore_eos = request.ignore_eos,
-                            .n_top_logprobs = request.n_top_logprobs,
-                            .n_prompt_logprobs = request.n_prompt_logprobs,
-                            .prompt_only = request.prompt_only};
+  GenerationOptions& options = request.options;
+  options.sampling.seed = request.seed.value_or(random_seed() >> 11);  // 53 bits: exact as a JSON number
   const int n_vocab = model.limits.n_vocab;
-  std::optional<RequestError> error = check_sampling(request.sampling, model.tokenizer);
-  if (!error) error = check_token_ids("stop_token_ids", request.stop_tokens, n_vocab);
+  std::optional<RequestError> error = check_sampling(options.sampling, model.tokenizer);
+  if (!error) error = check_token_ids("stop_token_ids", options.stop_tokens, n_vocab);
   if (!error) error = check_token_ids("allowed_token_ids", request.allowed_tokens, n_vocab);
   if (error) return std::move(*error);
   options.allowed_tokens = token_set_of(request.allowed_tokens, n_vocab);
-  options.dry_breakers = dry_breakers_of(request.sampling, model);
+  options.dry_breakers = dry_breakers_of(options.sampling, model);
   EngineInput out;
-  error = request.is_chat() ? read_conversation(model, request, options, out)
-                            : read_completion(model, request, options, out);
+  error = request.is_chat() ? read_conversation(model, request, out) : read_completion(model, request, out);
   if (error) return std::move(*error);
   std::vector<TokenId> prediction;
   encode_text(model.tokenizer, request.prediction, prediction);

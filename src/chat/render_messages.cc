@@ -180,7 +180,7 @@ OrRequestError<RenderedPrompt> render_newest(const ChatModel& model, ChatRequest
     attempt.messages = from(start);
     const OrRequestError<RenderedPrompt> rendered = render_all(model, attempt);
     const RenderedPrompt* prompt = std::get_if<RenderedPrompt>(&rendered);
-    const int n_output = std::clamp(request.max_tokens, 1, std::max(model.limits.context / 2, 1));
+    const int n_output = std::clamp(request.options.max_tokens, 1, std::max(model.limits.context / 2, 1));
     return prompt && std::ssize(model.prompt.encode(*prompt)) + n_output <= model.limits.context;
   };
   // Binary search for the first turn that fits with all later ones; the last turn is always kept.

@@ -131,29 +131,29 @@ Result<std::shared_ptr<Constraint>> output_constraint(const ChatModel& model, co
   });
 }
 
-void note_unenforced(const OutputConstraint& constraint, ChatRequest& request) {
-  if (!constraint.grammar) return;
-  const std::vector<std::string>& unenforced = constraint.grammar->unenforced();
+void set_grammar(std::shared_ptr<Constraint> grammar, ChatRequest& request) {
+  request.options.constraint.grammar = std::move(grammar);
+  if (!request.options.constraint.grammar) return;
+  const std::vector<std::string>& unenforced = request.options.constraint.grammar->unenforced();
   request.notes.insert(request.notes.end(), unenforced.begin(), unenforced.end());
 }
 
 }  // namespace
 
-std::optional<RequestError> constrain_completion(const ChatModel& model, ChatRequest& request, OutputConstraint& out) {
+std::optional<RequestError> constrain_completion(const ChatModel& model, ChatRequest& request) {
   const ResponseFormat& format = request.response_format;
   const Result<std::shared_ptr<Constraint>> found = content_constraint(model, format);
   if (!found.ok()) return invalid_field(format.field, "'{}': {}", format.field, found.error().message);
-  out.grammar = found.value();
-  note_unenforced(out, request);
+  set_grammar(found.value(), request);
   return {};
 }
 
 std::optional<RequestError> constrain_chat(const ChatModel& model, ChatRequest& request, const ToolSchemas& tools,
-                                           const ReasoningPosition& place, OutputConstraint& out) {
+                                           const ReasoningPosition& place) {
   if (std::optional<RequestError> error = check_tool_choice(request, tools)) return error;
   if (std::optional<RequestError> error = check_continuation(request)) return error;
   if (!needs_output_grammar(model, request)) {
-    if (std::optional<RequestError> error = constrain_completion(model, request, out)) return error;
+    if (std::optional<RequestError> error = constrain_completion(model, request)) return error;
   } else {
     const Result<std::shared_ptr<Constraint>> found = output_constraint(model, request, tools, place);
     if (!found.ok()) {
@@ -163,10 +163,9 @@ std::optional<RequestError> constrain_chat(const ChatModel& model, ChatRequest& 
           is_tool || request.response_format.kind == Kind::text ? "tools" : request.response_format.field;
       return invalid_field(field, "'{}': {}", field, message);
     }
-    out.grammar = found.value();
-    note_unenforced(out, request);
+    set_grammar(found.value(), request);
   }
-  exempt_reasoning(*model.tool_format, model.tokenizer, place, out);
+  exempt_reasoning(*model.tool_format, model.tokenizer, place, request.options.constraint);
   return {};
 }
 

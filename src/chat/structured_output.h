@@ -1,5 +1,5 @@
-// The output constraint of a request, from its response format, its tools and its tool choice. Requests with the same
-// ones share the constraint. What a constraint does not enforce is noted in the request. Thread-safe.
+// Sets the output constraint of a request, from its response format, its tools and its tool choice. Requests with the
+// same ones share the constraint. What a constraint does not enforce is noted in the request. Thread-safe.
 #pragma once
 
 #include <optional>
@@ -13,9 +13,9 @@
 namespace zinc {
 
 // Of a raw completion: the response format only.
-std::optional<RequestError> constrain_completion(const ChatModel& model, ChatRequest& request, OutputConstraint& out);
+std::optional<RequestError> constrain_completion(const ChatModel& model, ChatRequest& request);
 // Of a chat response: content in the response format, and tool calls as the tool choice and `strict` ask for.
 std::optional<RequestError> constrain_chat(const ChatModel& model, ChatRequest& request, const ToolSchemas& tools,
-                                           const ReasoningPosition& place, OutputConstraint& out);
+                                           const ReasoningPosition& place);
 
 }  // namespace zinc

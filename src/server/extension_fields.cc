@@ -107,10 +107,10 @@ void read_structured_outputs(const FieldReader& fields, ChatRequest& out) {
 const std::span<const FieldDoc> kExtensionFields = kExtensionDocs;
 
 void read_extensions(const FieldReader& fields, ChatRequest& out) {
-  out.min_tokens = static_cast<int>(fields.integer("min_tokens", 0, kMaxCount).value_or(0));
-  out.stop_tokens = read_token_ids(fields, "stop_token_ids");
+  out.options.min_tokens = static_cast<int>(fields.integer("min_tokens", 0, kMaxCount).value_or(0));
+  out.options.stop_tokens = read_token_ids(fields, "stop_token_ids");
   out.include_stop = fields.boolean("include_stop_str_in_output").value_or(false);
-  out.show_special = !fields.boolean("skip_special_tokens").value_or(true);
+  out.options.show_control = !fields.boolean("skip_special_tokens").value_or(true);
   out.allowed_tokens = read_token_ids(fields, "allowed_token_ids");
   read_structured_outputs(fields, out);
   if (const auto n = fields.integer("truncate_prompt_tokens", ChatRequest::kWholeContext, kMaxCount)) {
@@ -123,10 +123,10 @@ void read_extensions(const FieldReader& fields, ChatRequest& out) {
       fields.errors().add("speculate", "'speculate' is '{}'; expected {}", *name, kSpeculationModeNames);
     }
   }
-  if (const std::optional<int> limit = read_token_limit(fields, "n_predict")) out.max_tokens = *limit;
-  if (out.max_tokens > 0 && out.min_tokens > out.max_tokens) {
-    fields.errors().add("min_tokens", "'min_tokens' is {}, more than the {} of 'max_tokens'", out.min_tokens,
-                        out.max_tokens);
+  if (const std::optional<int> limit = read_token_limit(fields, "n_predict")) out.options.max_tokens = *limit;
+  if (out.options.max_tokens > 0 && out.options.min_tokens > out.options.max_tokens) {
+    fields.errors().add("min_tokens", "'min_tokens' is {}, more than the {} of 'max_tokens'", out.options.min_tokens,
+                        out.options.max_tokens);
   }
   if (fields.boolean("use_beam_search").value_or(false)) {
     fields.errors().add(unsupported_field("use_beam_search", "'use_beam_search' is not supported"));

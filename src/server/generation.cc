@@ -68,7 +68,7 @@ Generation::Generation(const ApiDialect& dialect, PreparedRequest prepared, cons
       .n_prompt_tokens = n_prompt_tokens_,
       .load_s = prepared_.load_s,
       .include_usage = chat.include_usage,
-      .with_logprobs = chat.n_top_logprobs >= 0,
+      .with_logprobs = chat.options.n_top_logprobs >= 0,
       .with_tokens = chat.return_tokens,
       .is_echoed = chat.echo,
       .echoed = std::move(prepared_.echoed),
@@ -99,10 +99,10 @@ Result<RequestId> Generation::submit(size_t index) {
   const ChatRequest& chat = prepared_.request;
   const size_t n = static_cast<size_t>(chat.n);
   ChoiceState& state = choices_[index];
-  state.sink =
-      std::make_shared<BufferingSink>(notifier_, weak_from_this(),
-                                      BufferingSink::Options{.tokens = chat.n_top_logprobs >= 0 || chat.return_tokens,
-                                                             .progress = chat.include_progress});
+  state.sink = std::make_shared<BufferingSink>(
+      notifier_, weak_from_this(),
+      BufferingSink::Options{.tokens = chat.options.n_top_logprobs >= 0 || chat.return_tokens,
+                             .progress = chat.include_progress});
   state.output.emplace(*prepared_.model, chat, prepared_.input.parser);
   Request request = prepared_.input.requests[index / n];
   request.options.stream = index % n;
@@ -288,7 +288,7 @@ void Generation::write_log(std::string_view finish) {
   log["id"] = response_id_;
   log["stream"] = prepared_.request.stream;
   log["choices"] = choices_.size();
-  log["seed"] = prepared_.request.sampling.seed;
+  log["seed"] = prepared_.request.options.sampling.seed;
   log["prompt_tokens"] = n_prompt_tokens_;
   log["cached_tokens"] = usage.n_cached;
   log["completion_tokens"] = usage.n_completion;

@@ -65,7 +65,7 @@ void read_ollama_options(const FieldReader& fields, const ServerLimits& limits, 
   const auto limit = inside.integer("num_predict", -2, std::numeric_limits<int32_t>::max());  // -2: fill the context
   if (limit && *limit == 0)
     inside.errors().add("options.num_predict", "'options.num_predict' is 0; expected 1 or more, or -1");
-  if (limit && *limit > 0) out.max_tokens = static_cast<int>(*limit);
+  if (limit && *limit > 0) out.options.max_tokens = static_cast<int>(*limit);
 }
 
 std::optional<KeepAliveTime> read_keep_alive(const FieldReader& fields) {

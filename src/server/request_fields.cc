@@ -61,12 +61,13 @@ void read_number(const FieldReader& fields, std::string_view name, const Samplin
   if (auto* const real = std::get_if<float SamplingParams::*>(&field.member)) {
     const auto number = fields.number(name);
     if (!number) return;
-    out.sampling.** real = static_cast<float>(*number);
+    out.options.sampling.** real = static_cast<float>(*number);
   } else {
     const auto number = fields.integer(name, std::numeric_limits<int32_t>::min(), kMaxInt);
     if (!number) return;
     const bool is_off = *number == -1 && field.name == "top_k";
-    out.sampling.*std::get<int32_t SamplingParams::*>(field.member) = is_off ? 0 : static_cast<int32_t>(*number);
+    out.options.sampling.*std::get<int32_t SamplingParams::*>(field.member) =
+        is_off ? 0 : static_cast<int32_t>(*number);
   }
   out.sampling_fields.emplace_back(field.name);
 }
@@ -86,7 +87,7 @@ void read_logit_bias(const FieldReader& fields, ChatRequest& out) {
       return errors.add("logit_bias", "a key of 'logit_bias' is not a token id; expected an integer as a string");
     }
     const std::optional<double> bias = inside.number(key);
-    if (bias) out.sampling.logit_bias.push_back({token, static_cast<float>(*bias)});
+    if (bias) out.options.sampling.logit_bias.push_back({token, static_cast<float>(*bias)});
   }
 }
 
@@ -149,7 +150,7 @@ void read_sampling(const FieldReader& fields, ChatRequest& out) {
       if (alias.field == field.name) read_number(fields, alias.name, field, out);
     }
   }
-  if (fields.value("dry_sequence_breakers")) out.sampling.dry_breakers = fields.texts("dry_sequence_breakers");
+  if (fields.value("dry_sequence_breakers")) out.options.sampling.dry_breakers = fields.texts("dry_sequence_breakers");
   read_logit_bias(fields, out);
   const json::value* large = fields.value("seed");
   if (large && large->is_uint64()) {  // as written in the log line
@@ -158,23 +159,25 @@ void read_sampling(const FieldReader& fields, ChatRequest& out) {
                  fields.integer("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max())) {
     if (*seed != -1) out.seed = static_cast<uint64_t>(*seed);  // -1: random, as in llama.cpp
   }
-  out.ignore_eos = fields.boolean("ignore_eos").value_or(false);
+  out.options.ignore_eos = fields.boolean("ignore_eos").value_or(false);
 }
 
 void apply_sampling_defaults(const SamplingParams& defaults, ChatRequest& out) {
   for (const SamplingField& field : sampling_fields()) {
-    if (!std::ranges::count(out.sampling_fields, field.name)) copy_field(field, defaults, out.sampling);
+    if (!std::ranges::count(out.sampling_fields, field.name)) copy_field(field, defaults, out.options.sampling);
   }
-  const bool is_greedy = out.sampling.temperature <= kGreedyTemperature;  // then only a penalty that is asked for
-  if (is_greedy && !std::ranges::count(out.sampling_fields, "dry_multiplier")) out.sampling.dry_multiplier = 0;
+  const bool is_greedy =
+      out.options.sampling.temperature <= kGreedyTemperature;  // then only a penalty that is asked for
+  if (is_greedy && !std::ranges::count(out.sampling_fields, "dry_multiplier")) out.options.sampling.dry_multiplier = 0;
 }
 
 void read_stop(const FieldReader& fields, std::string_view name, const ServerLimits& limits, ChatRequest& out) {
-  out.stop = fields.texts(name);
-  if (out.stop.size() > static_cast<size_t>(limits.stop_strings)) {
-    fields.errors().add(name, "'{}' has {} strings; expected at most {}", name, out.stop.size(), limits.stop_strings);
+  out.options.stop = fields.texts(name);
+  if (out.options.stop.size() > static_cast<size_t>(limits.stop_strings)) {
+    fields.errors().add(name, "'{}' has {} strings; expected at most {}", name, out.options.stop.size(),
+                        limits.stop_strings);
   }
-  for (const std::string& stop : out.stop) {
+  for (const std::string& stop : out.options.stop) {
     if (stop.empty() || stop.size() > limits.stop_string_bytes) {
       fields.errors().add(name, "'{}' has a string of {} bytes; expected 1 to {}", name, stop.size(),
                           limits.stop_string_bytes);

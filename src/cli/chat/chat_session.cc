@@ -154,11 +154,11 @@ Status ChatSession::ask(const std::string& question) {
 Status ChatSession::answer(const std::string& question) {
   ChatRequest request;
   request.messages = conversation_.prompt(question);
-  request.sampling = options_.sampling.resolve(recommended_sampling());
-  request.seed = request.sampling.seed;
+  request.options.sampling = options_.sampling.resolve(recommended_sampling());
+  request.seed = request.options.sampling.seed;
   set_thinking(options_.thinking, request);
-  request.max_tokens = options_.max_tokens;
-  last_sampling_ = request.sampling;
+  request.options.max_tokens = options_.max_tokens;
+  last_sampling_ = request.options.sampling;
   Message message;
   Result<Outcome> outcome = [&] {
     const SignalWatch watch;

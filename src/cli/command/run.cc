@@ -83,10 +83,10 @@ ChatRequest request_of(const Options& options, const SamplingParams& sampling, R
   }
   set_thinking(options.thinking, request);
   request.response_format = std::move(format);
-  request.sampling = sampling;
+  request.options.sampling = sampling;
   request.seed = sampling.seed;
-  request.stop = options.stop;
-  request.max_tokens = options.max_tokens;
+  request.options.stop = options.stop;
+  request.options.max_tokens = options.max_tokens;
   return request;
 }
 

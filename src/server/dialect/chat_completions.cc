@@ -141,13 +141,13 @@ void read(const json::object& body, const ServerLimits& limits, RequestErrors& e
   if (max_tokens && max_completion && *max_tokens != *max_completion) {
     errors.add("max_tokens", "'max_tokens' and 'max_completion_tokens' differ; use only one of them");
   }
-  out.max_tokens = max_completion.value_or(max_tokens.value_or(0));
+  out.options.max_tokens = max_completion.value_or(max_tokens.value_or(0));
   read_n(fields, limits, out);
   read_stop(fields, "stop", limits, out);
   const bool logprobs = fields.boolean("logprobs").value_or(false);
   const auto top = fields.integer("top_logprobs", 0, limits.top_logprobs);
   if (top && !logprobs) errors.add("top_logprobs", "'top_logprobs' requires 'logprobs': true");
-  if (logprobs) out.n_top_logprobs = static_cast<int>(top.value_or(0));
+  if (logprobs) out.options.n_top_logprobs = static_cast<int>(top.value_or(0));
   read_sampling(fields, out);
   read_thinking(fields, limits, out);
   read_extensions(fields, out);

@@ -83,11 +83,11 @@ void read_prompts(const FieldReader& fields, ChatRequest& out) {
 namespace {
 
 void read_prompt_logprobs(const FieldReader& fields, const ServerLimits& limits, ChatRequest& out) {
-  if (out.echo) out.n_prompt_logprobs = out.n_top_logprobs;
+  if (out.echo) out.options.n_prompt_logprobs = out.options.n_top_logprobs;
   if (const auto n = fields.integer("prompt_logprobs", 0, limits.top_logprobs)) {
-    out.n_prompt_logprobs = static_cast<int>(*n);
+    out.options.n_prompt_logprobs = static_cast<int>(*n);
   }
-  if (out.n_prompt_logprobs < 0 || !out.stream) return;
+  if (out.options.n_prompt_logprobs < 0 || !out.stream) return;
   fields.errors().add(unsupported_field("stream", "'stream' cannot be combined with the prompt's log-probabilities"));
 }
 
@@ -97,8 +97,9 @@ void read(const json::object& body, const ServerLimits& limits, RequestErrors& e
   out.model = fields.text("model").value_or("");
   read_prompts(fields, out);
   const json::value* limit = fields.value("max_tokens");
-  out.prompt_only = limit && limit->is_int64() && limit->get_int64() == 0;
-  if (!out.prompt_only) out.max_tokens = read_token_limit(fields, "max_tokens").value_or(kDefaultMaxTokens);
+  out.options.prompt_only = limit && limit->is_int64() && limit->get_int64() == 0;
+  if (!out.options.prompt_only)
+    out.options.max_tokens = read_token_limit(fields, "max_tokens").value_or(kDefaultMaxTokens);
   read_n(fields, limits, out);
   if (const auto best_of = fields.integer("best_of", 1, limits.n); best_of && *best_of != out.n) {
     errors.add("best_of", "'best_of' is {}; expected {}, the value of 'n': choices are not ranked", *best_of, out.n);
@@ -112,7 +113,7 @@ void read(const json::object& body, const ServerLimits& limits, RequestErrors& e
   if (const json::object* options = fields.object("stream_options")) {
     out.include_usage = FieldReader(*options, "stream_options.", errors).boolean("include_usage").value_or(false);
   }
-  out.n_top_logprobs = static_cast<int>(fields.integer("logprobs", 0, limits.top_logprobs).value_or(-1));
+  out.options.n_top_logprobs = static_cast<int>(fields.integer("logprobs", 0, limits.top_logprobs).value_or(-1));
   out.echo = fields.boolean("echo").value_or(false);
   read_prompt_logprobs(fields, limits, out);
   out.parse_special = fields.boolean("parse_special").value_or(false);

@@ -60,12 +60,12 @@ void read_settings(const FieldReader& fields, const ServerLimits& limits, ChatRe
   for (const std::string_view name : {"max_tokens", "n_predict"}) {
     const auto limit = fields.integer(name, -2, std::numeric_limits<int32_t>::max());
     if (limit && *limit == 0) fields.errors().add(name, "'{}' is 0; expected 1 or more, or -1", name);
-    if (limit) out.max_tokens = *limit > 0 ? static_cast<int>(*limit) : 0;
+    if (limit) out.options.max_tokens = *limit > 0 ? static_cast<int>(*limit) : 0;
   }
   read_stop(fields, "stop", limits, out);
   out.stream = fields.boolean("stream").value_or(false);
   const auto n_probs = fields.integer("n_probs", 0, limits.top_logprobs);
-  if (n_probs && *n_probs > 0) out.n_top_logprobs = static_cast<int>(*n_probs);
+  if (n_probs && *n_probs > 0) out.options.n_top_logprobs = static_cast<int>(*n_probs);
   out.return_tokens = fields.boolean("return_tokens").value_or(false);
   read_response_format(fields, "response_format", out);
   read_grammar_fields(fields, out);
@@ -154,15 +154,15 @@ json::object make_response(const ResponseMetadata& metadata, std::span<const Cho
 }
 
 json::object echo(const ChatRequest& request, const json::object& body) {
-  const SamplingParams& sampling = request.sampling;
+  const SamplingParams& sampling = request.options.sampling;
   json::object out{{"generation_settings",
-                    {{"n_predict", request.max_tokens > 0 ? request.max_tokens : -1},
+                    {{"n_predict", request.options.max_tokens > 0 ? request.options.max_tokens : -1},
                      {"temperature", sampling.temperature},
                      {"top_k", sampling.top_k},
                      {"top_p", sampling.top_p},
                      {"min_p", sampling.min_p},
                      {"repeat_penalty", sampling.repeat_penalty},
-                     {"n_probs", std::max(request.n_top_logprobs, 0)},
+                     {"n_probs", std::max(request.options.n_top_logprobs, 0)},
                      {"stream", request.stream}}}};
   if (const json::value* prompt = body.if_contains("prompt")) out["prompt"] = *prompt;
   return out;

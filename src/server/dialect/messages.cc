@@ -214,7 +214,7 @@ void read(const json::object& body, const ServerLimits& limits, RequestErrors& e
   read_conversation(fields, out);
   const std::optional<int> max_tokens = read_token_limit(fields, "max_tokens");
   if (!max_tokens) errors.add("max_tokens", "'max_tokens' is missing");
-  out.max_tokens = max_tokens.value_or(1);
+  out.options.max_tokens = max_tokens.value_or(1);
   read_stop(fields, "stop_sequences", limits, out);
   out.stream = fields.boolean("stream").value_or(false);
   read_sampling(fields, out);

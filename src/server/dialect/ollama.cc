@@ -71,7 +71,7 @@ void read_common(const FieldReader& fields, const ServerLimits& limits, ChatRequ
   out.keep_alive = read_keep_alive(fields);
   const bool logprobs = fields.boolean("logprobs").value_or(false);
   const auto top = fields.integer("top_logprobs", 0, limits.top_logprobs);
-  if (logprobs) out.n_top_logprobs = static_cast<int>(top.value_or(0));
+  if (logprobs) out.options.n_top_logprobs = static_cast<int>(top.value_or(0));
 }
 
 json::object read_ollama_message(const FieldReader& fields) {

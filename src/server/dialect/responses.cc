@@ -185,10 +185,10 @@ void read_functions(const FieldReader& fields, ChatRequest& out) {
 void read_includes(const FieldReader& fields, const ServerLimits& limits, ChatRequest& out) {
   for (const std::string& name : fields.texts("include")) {
     if (name == "reasoning.encrypted_content") out.seal_reasoning = true;
-    if (name == "message.output_text.logprobs") out.n_top_logprobs = 0;
+    if (name == "message.output_text.logprobs") out.options.n_top_logprobs = 0;
   }
   if (const auto top = fields.integer("top_logprobs", 0, limits.top_logprobs)) {
-    out.n_top_logprobs = static_cast<int>(*top);
+    out.options.n_top_logprobs = static_cast<int>(*top);
   }
 }
 
@@ -222,7 +222,7 @@ void read(const json::object& body, const ServerLimits& limits, RequestErrors& e
   read_functions(fields, out);
   read_tool_choice(fields, out);
   out.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
-  out.max_tokens = read_token_limit(fields, "max_output_tokens").value_or(0);
+  out.options.max_tokens = read_token_limit(fields, "max_output_tokens").value_or(0);
   out.stream = fields.boolean("stream").value_or(false);
   if (fields.boolean("background").value_or(false)) {
     errors.add(unsupported_field("background", "'background' is not supported: nothing is stored"));
@@ -272,8 +272,8 @@ json::object echo(const ChatRequest& request, const json::object& body) {
   out["max_output_tokens"] = field("max_output_tokens", nullptr);
   out["metadata"] = field("metadata", json::object());
   out["parallel_tool_calls"] = request.parallel_tool_calls;
-  out["temperature"] = field("temperature", request.sampling.temperature);  // as in the request
-  out["top_p"] = field("top_p", request.sampling.top_p);
+  out["temperature"] = field("temperature", request.options.sampling.temperature);  // as in the request
+  out["top_p"] = field("top_p", request.options.sampling.top_p);
   out["tool_choice"] = field("tool_choice", "auto");
   out["tools"] = echoed_tools(request, body);
   out["reasoning"] = {{"effort", member_of(body.if_contains("reasoning"), "effort")}, {"summary", nullptr}};
