@@ -26,7 +26,7 @@ LAYERS = {  # folder: folders it may include (itself is always allowed)
     "engine": "base tensor gguf text graph model backend cache sample constrain",
     "hub": "base tensor gguf graph model",
     "chat": "base gguf text graph sample constrain engine",
-    "server": "base text graph constrain engine chat",
+    "server": "base text graph constrain engine chat hub",
     "cli": "base tensor gguf text graph model backend sample constrain engine chat hub server",
 }
 SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".mm", ".metal"}

@@ -35,10 +35,6 @@ ApiError unknown_name(const std::string& name) {
                    fmt::format("unknown model '{}'; GET /models lists the available models", name.substr(0, 100)));
 }
 
-LibraryResponse activated(const std::string& name) {
-  return {.body = {{"object", "model.activation"}, {"id", name}, {"active", true}}};
-}
-
 // The web page of a model.
 std::string homepage_of(const ModelEntry& entry, const HubSettings& settings) {
   if (!has_source_prefix(entry.source)) return {};
@@ -157,93 +153,45 @@ std::optional<HubLibrary::KnownModel> HubLibrary::find_loaded(const std::string&
   return std::nullopt;
 }
 
-void HubLibrary::list(Done done) {
+void HubLibrary::list(Done<ModelListing> done) {
   catalog_thread_.post([this, done = std::move(done)] { done(list_now()); });
 }
 
-json::object HubLibrary::item(const ModelEntry& entry) const {
-  const std::optional<KnownModel> active = find_loaded(entry.id, entry.path);
-  json::object out{{"id", entry.id},
-                   {"object", "model"},
-                   {"owned_by", "zinc"},
-                   {"display_name", entry.name.empty() ? entry.id : entry.name},
-                   {"homepage_url", homepage_of(entry, settings_)},
-                   {"release_date", entry.released.empty() ? json::value(nullptr) : json::value(entry.released)},
-                   {"family", entry.architecture},
-                   {"parameters", entry.parameters},
-                   {"quantization", entry.quantization},
-                   {"license", entry.license},
-                   {"size_bytes", entry.n_bytes},
-                   {"sha256", entry.sha256},
-                   {"installed", !entry.path.empty()},
-                   {"managed", entry.location == ModelLocation::zinc},
-                   {"active", active.has_value()},
-                   {"served_as", active ? json::value(active->name) : json::value(nullptr)},
-                   {"fit", fit_name(entry.fit)},
-                   {"fits_gpu", entry.fits_gpu ? json::value(*entry.fits_gpu) : json::value(nullptr)},
-                   {"required_bytes", entry.memory_bytes},
-                   {"fit_source", entry.memory_is_exact ? "exact" : "catalog"},
-                   {"status", entry.status},
-                   {"thinks", entry.thinks},
-                   {"recommended_for_chat", entry.is_recommended},
-                   {"is_default", entry.is_default}};
-  const std::lock_guard lock(mutex_);
-  out["activating"] = activating_ == entry.id;
-  if (pull_.name == entry.id) out["download"] = pull_body(pull_);
-  return out;
+ListedModel HubLibrary::listed(ModelEntry entry) const {
+  std::string homepage_url = homepage_of(entry, settings_);
+  const std::optional<KnownModel> loaded = find_loaded(entry.id, entry.path);
+  return {.entry = std::move(entry),
+          .homepage_url = std::move(homepage_url),
+          .served_as = loaded ? std::optional(loaded->name) : std::nullopt};
 }
 
-HubLibrary::Response HubLibrary::list_now() {
-  const MemoryCapacity memory = memory_();
-  json::array data;
+ModelListing HubLibrary::list_now() {
+  ModelListing out{.memory = memory_()};
   std::vector<KnownModel> unlisted;  // loaded by path
   {
     const std::lock_guard lock(mutex_);
     unlisted = known_;
+    out.activating = activating_;
+    out.pull = pull_;
   }
-  for (const ModelEntry& entry : list_models(settings_, memory)) {
-    json::object row = item(entry);
-    const json::string* name = row["served_as"].if_string();
-    std::erase_if(unlisted, [&](const KnownModel& model) {
-      return model.path == entry.path || (name && model.name == std::string_view(*name));
+  for (ModelEntry& entry : list_models(settings_, out.memory)) {
+    const ListedModel& model = out.models.emplace_back(listed(std::move(entry)));
+    std::erase_if(unlisted, [&](const KnownModel& other) {
+      return other.path == model.entry.path || other.name == model.served_as;
     });
-    data.push_back(std::move(row));
   }
   for (const KnownModel& model : unlisted) {
-    const Result<ModelEntry> shown = show_model(settings_, model.path, memory);
+    Result<ModelEntry> shown = show_model(settings_, model.path, out.memory);
     if (!shown.ok()) continue;
-    ModelEntry entry = shown.value();
+    ModelEntry& entry = shown.value();
     entry.id = model.name;
     entry.location = ModelLocation::path;
-    data.push_back(item(entry));
+    out.models.push_back(listed(std::move(entry)));
   }
-  json::object body{
-      {"object", "list"}, {"memory_bytes", memory.n_bytes}, {"memory_available_bytes", memory.n_available}};
-  {
-    const std::lock_guard lock(mutex_);
-    body["activating"] = activating_;
-    body["download"] = pull_.name.empty() ? json::value(nullptr) : json::value(pull_body(pull_));
-  }
-  body["data"] = std::move(data);
-  return LibraryResponse{.body = std::move(body)};
-}
-
-std::string_view HubLibrary::state_name(PullState state) {
-  static constexpr std::string_view kNames[] = {"idle", "downloading", "verifying", "installed", "cancelled", "failed"};
-  return kNames[static_cast<size_t>(state)];
-}
-
-json::object HubLibrary::pull_body(const Pull& pull) const {
-  json::object out{{"object", "model.pull"},
-                   {"id", pull.name},
-                   {"state", state_name(pull.state)},
-                   {"downloaded_bytes", pull.n_done},
-                   {"download_total_bytes", pull.n_bytes}};
-  if (!pull.error.empty()) out["error"] = pull.error;
   return out;
 }
 
-void HubLibrary::pull(std::string name, Done done) {
+void HubLibrary::pull(std::string name, Done<PullStatus> done) {
   catalog_thread_.post([this, name = std::move(name), done = std::move(done)] {
     const std::optional<ModelEntry> listed = find_listed(settings_, name);
     if (!listed && !has_source_prefix(name)) return done(unknown_name(name));
@@ -254,49 +202,46 @@ void HubLibrary::pull(std::string name, Done done) {
     }
     const Result<std::optional<FoundModel>> found = find_model(settings_, name);
     if (!found.ok()) return done(api_error(found.error()));
-    if (found.value()) {
-      return done(LibraryResponse{.body = {{"object", "model.pull"}, {"id", name}, {"state", "installed"}}});
-    }
-    LibraryResponse response{.body = {}, .status = 202};
+    if (found.value()) return done(PullStatus{.id = name, .state = PullStatus::State::installed});
+    PullStatus started;
     {
       const std::lock_guard lock(mutex_);
-      if (pull_.is_running() && pull_.name != name) {
-        return done(conflict(fmt::format("'{}' is being downloaded; wait for it or cancel it", pull_.name)));
+      if (pull_ && pull_->is_running() && pull_->id != name) {
+        return done(conflict(fmt::format("'{}' is being downloaded; wait for it or cancel it", pull_->id)));
       }
-      if (!pull_.is_running()) {
+      if (!pull_ || !pull_->is_running()) {
         cancels_pull_ = false;
-        pull_ = Pull();
-        pull_.name = name;
-        pull_.state = PullState::downloading;
+        pull_ = PullStatus{.id = name};
         download_thread_.post([this, name] { run_pull(name); });
       }
-      response.body = pull_body(pull_);
+      started = *pull_;
     }
-    done(std::move(response));
+    done(started);
   });
 }
 
 void HubLibrary::run_pull(const std::string& name) {
+  using enum PullStatus::State;
   DownloadHooks hooks;
   hooks.progress = [this](const DownloadProgress& progress) {
     const std::lock_guard lock(mutex_);
     // Unpacking a package computes the hash of the model in it.
-    pull_.state = progress.phase == DownloadPhase::downloading ? PullState::downloading : PullState::verifying;
-    pull_.n_bytes = progress.n_bytes;
-    pull_.n_done = progress.n_done;
+    pull_->state = progress.phase == DownloadPhase::downloading ? downloading : verifying;
+    pull_->n_bytes = progress.n_bytes;
+    pull_->n_done = progress.n_done;
   };
   hooks.cancelled = [this] { return cancels_pull_.load(); };
   const Result<std::filesystem::path> path = resolve_model(settings_, name, hooks);
   const std::lock_guard lock(mutex_);
-  pull_.state = path.ok() ? PullState::installed : cancels_pull_ ? PullState::cancelled : PullState::failed;
-  if (pull_.state == PullState::failed) pull_.error = path.error().message;
+  pull_->state = path.ok() ? installed : cancels_pull_ ? cancelled : failed;
+  if (pull_->state == failed) pull_->error = path.error().message;
 }
 
-void HubLibrary::cancel_pull(std::string name, Done done) {
+void HubLibrary::cancel_pull(std::string name, Done<PullStatus> done) {
   catalog_thread_.post([this, name = std::move(name), done = std::move(done)] {
     {
       const std::lock_guard lock(mutex_);
-      if (!pull_.is_running() || pull_.name != name) {
+      if (!pull_ || !pull_->is_running() || pull_->id != name) {
         return done(http_error(404, fmt::format("'{}' is not being downloaded", name)));
       }
       cancels_pull_ = true;
@@ -305,32 +250,33 @@ void HubLibrary::cancel_pull(std::string name, Done done) {
     while (!stopping_) {
       {
         const std::lock_guard lock(mutex_);
-        if (!pull_.is_running()) return done(LibraryResponse{.body = pull_body(pull_)});
+        if (!pull_->is_running()) return done(*pull_);
       }
       std::this_thread::sleep_for(kUnloadPause);
     }
   });
 }
 
-void HubLibrary::post_load(std::string name, Done done, std::function<Response(const std::string& name)> load) {
+void HubLibrary::post_load(std::string name, Done<std::string> done,
+                           std::function<LoadedName(const std::string& name)> load) {
   loader_thread_.post([this, name = std::move(name), done = std::move(done), load = std::move(load)] {
     set_activating(name);
-    Response response = load(name);
+    const LoadedName loaded = load(name);
     set_activating("");
-    done(std::move(response));
+    done(loaded);
   });
 }
 
-void HubLibrary::activate(std::string name, bool keep_others, Done done) {
+void HubLibrary::activate(std::string name, bool keep_others, Done<std::string> done) {
   post_load(std::move(name), std::move(done),
             [this, keep_others](const std::string& wanted) { return activate_now(wanted, keep_others); });
 }
 
-void HubLibrary::ensure_loaded(std::string name, Done done) {
+void HubLibrary::ensure_loaded(std::string name, Done<std::string> done) {
   // An unknown name is reported at once, even while another model is loading.
   catalog_thread_.post([this, typed = std::move(name), done = std::move(done)] {
     const std::string name = full_name(typed);
-    const std::variant<ModelEntry, ApiError> found = find_installed(name);
+    const OrApiError<ModelEntry> found = find_installed(name);
     if (const ApiError* error = std::get_if<ApiError>(&found)) return done(model_not_found(error->message));
     post_load(name, done, [this](const std::string& wanted) { return ensure_loaded_now(wanted); });
   });
@@ -359,7 +305,7 @@ std::string HubLibrary::full_name(const std::string& name) const {
   return meant.size() == 1 ? meant.front() : name;
 }
 
-std::variant<ModelEntry, ApiError> HubLibrary::find_installed(const std::string& name) const {
+OrApiError<ModelEntry> HubLibrary::find_installed(const std::string& name) const {
   if (const std::optional<KnownModel> known = find_known(name)) {
     Result<ModelEntry> shown = show_model(settings_, known->path, memory_());
     if (!shown.ok()) return bad_field("model", shown.error().message);
@@ -373,50 +319,49 @@ std::variant<ModelEntry, ApiError> HubLibrary::find_installed(const std::string&
   return std::move(*listed);
 }
 
-HubLibrary::Response HubLibrary::activate_now(const std::string& typed, bool keep_others) {
+HubLibrary::LoadedName HubLibrary::activate_now(const std::string& typed, bool keep_others) {
   const std::string name = full_name(typed);
-  const std::variant<ModelEntry, ApiError> found = find_installed(name);
+  const OrApiError<ModelEntry> found = find_installed(name);
   if (const ApiError* error = std::get_if<ApiError>(&found)) return *error;
   const ModelEntry& entry = std::get<ModelEntry>(found);
   if (const std::optional<KnownModel> loaded_as = find_loaded(name, entry.path)) {
     for (const KnownModel& other : loaded()) {
       if (!keep_others && other.name != loaded_as->name) unload_engine(other.name);
     }
-    return activated(loaded_as->name);
+    return loaded_as->name;
   }
-  Response response = load_file(name, entry, keep_others);
-  if (std::holds_alternative<LibraryResponse>(response) && ModelStore(settings_).find(name)) {
+  const LoadedName loaded_name = load_file(name, entry, keep_others);
+  if (std::holds_alternative<std::string>(loaded_name) && ModelStore(settings_).find(name)) {
     // The model chosen last is the default of the next start.
     const Status saved = ModelStore(settings_).set_default_model(name);
     if (!saved.ok()) return api_error(saved.error());
   }
-  return response;
+  return loaded_name;
 }
 
 // As activate_now(), but for a request, not the operator: loaded models may stay, and the default is unchanged.
-HubLibrary::Response HubLibrary::ensure_loaded_now(const std::string& name) {
-  const std::variant<ModelEntry, ApiError> found = find_installed(name);
+HubLibrary::LoadedName HubLibrary::ensure_loaded_now(const std::string& name) {
+  const OrApiError<ModelEntry> found = find_installed(name);
   if (const ApiError* error = std::get_if<ApiError>(&found)) return model_not_found(error->message);
   const ModelEntry& entry = std::get<ModelEntry>(found);
-  if (const std::optional<KnownModel> loaded_as = find_loaded(name, entry.path)) return activated(loaded_as->name);
+  if (const std::optional<KnownModel> loaded_as = find_loaded(name, entry.path)) return loaded_as->name;
   return load_file(name, entry, /*keep_others=*/false);
 }
 
-HubLibrary::Response HubLibrary::load_file(const std::string& name, const ModelEntry& entry, bool keep_others) {
+HubLibrary::LoadedName HubLibrary::load_file(const std::string& name, const ModelEntry& entry, bool keep_others) {
   if (entry.fit == Fit::too_large) {
     return bad_field("model", fmt::format("'{}' needs {} of memory, more than this machine has", name,
                                           human_bytes(entry.memory_bytes)));
   }
   const std::optional<KnownModel> known = find_known(name);  // `name` may be an alias
   const std::string& loaded_name = known ? known->name : name;
-  Response response = swap_in(loaded_name, entry.path.string(), keep_others);
-  if (std::get_if<ApiError>(&response)) return response;
-  return activated(loaded_name);
+  if (std::optional<ApiError> error = swap_in(loaded_name, entry.path.string(), keep_others)) return std::move(*error);
+  return loaded_name;
 }
 
 // If memory suffices, loads the new model before unloading the others; else unloads them first, and reloads them if
 // loading fails.
-HubLibrary::Response HubLibrary::swap_in(const std::string& name, const std::string& path, bool keep_others) {
+std::optional<ApiError> HubLibrary::swap_in(const std::string& name, const std::string& path, bool keep_others) {
   const std::vector<KnownModel> others = loaded();
   const Result<ModelEntry> shown = show_model(settings_, path, memory_());
   const bool fits_with_others = shown.ok() && shown.value().fit == Fit::fits;
@@ -437,7 +382,7 @@ HubLibrary::Response HubLibrary::swap_in(const std::string& name, const std::str
   for (const KnownModel& other : others) {
     if (fits_with_others && !keep_others) unload_engine(other.name);
   }
-  return LibraryResponse{};
+  return {};
 }
 
 void HubLibrary::unload_engine(const std::string& name) {
@@ -455,11 +400,11 @@ void HubLibrary::unload_engine(const std::string& name) {
   while (engine.use_count() > 1 && !stopping_) std::this_thread::sleep_for(kUnloadPause);
 }
 
-void HubLibrary::unload(std::string name, Done done) {
+void HubLibrary::unload(std::string name, Done<std::string> done) {
   loader_thread_.post([this, name = std::move(name), done = std::move(done)] { done(unload_now(name)); });
 }
 
-HubLibrary::Response HubLibrary::unload_now(const std::string& typed) {
+HubLibrary::LoadedName HubLibrary::unload_now(const std::string& typed) {
   const std::string name = full_name(typed);
   const std::optional<ModelEntry> listed = find_listed(settings_, name);
   const std::optional<KnownModel> active = find_loaded(name, listed ? listed->path : std::filesystem::path());
@@ -469,14 +414,14 @@ HubLibrary::Response HubLibrary::unload_now(const std::string& typed) {
     return is_installed ? http_error(404, message) : model_not_found(message);
   }
   unload_engine(active->name);
-  return LibraryResponse{.body = {{"object", "model.unload"}, {"id", active->name}, {"active", false}}};
+  return active->name;
 }
 
-void HubLibrary::remove(std::string name, bool force, Done done) {
+void HubLibrary::remove(std::string name, bool force, Done<RemovedModel> done) {
   loader_thread_.post([this, name = std::move(name), force, done = std::move(done)] { done(remove_now(name, force)); });
 }
 
-HubLibrary::Response HubLibrary::remove_now(const std::string& name, bool force) {
+OrApiError<RemovedModel> HubLibrary::remove_now(const std::string& name, bool force) {
   const ModelStore store(settings_);
   const std::optional<InstalledModel> model = is_plain_file_name(name) ? store.find(name) : std::nullopt;
   if (!model)
@@ -494,12 +439,8 @@ HubLibrary::Response HubLibrary::remove_now(const std::string& name, bool force)
   if (was_default) {
     if (Status cleared = store.set_default_model(""); !cleared.ok()) return api_error(cleared.error());
   }
-  return LibraryResponse{.body = {{"object", "model.remove"},
-                                  {"id", name},
-                                  {"removed", true},
-                                  {"unloaded_from_gpu", active.has_value()},
-                                  {"cleared_active_selection", was_default},
-                                  {"freed_bytes", freed.value()}}};
+  return RemovedModel{
+      .id = name, .was_loaded = active.has_value(), .was_default = was_default, .n_freed_bytes = freed.value()};
 }
 
 }  // namespace zinc

@@ -40,16 +40,16 @@ class HubLibrary final : public ModelLibrary {
   Status stop_and_save();  // as stop(), and every loaded engine saves its prefix cache
   void stop();             // unloads all models, ends running tasks
 
-  void list(Done done) override;
-  void pull(std::string name, Done done) override;
-  void cancel_pull(std::string name, Done done) override;
-  void activate(std::string name, bool keep_others, Done done) override;
-  void ensure_loaded(std::string name, Done done) override;
-  void unload(std::string name, Done done) override;
-  void remove(std::string name, bool force, Done done) override;
+  void list(Done<ModelListing> done) override;
+  void pull(std::string name, Done<PullStatus> done) override;
+  void cancel_pull(std::string name, Done<PullStatus> done) override;
+  void activate(std::string name, bool keep_others, Done<std::string> done) override;
+  void ensure_loaded(std::string name, Done<std::string> done) override;
+  void unload(std::string name, Done<std::string> done) override;
+  void remove(std::string name, bool force, Done<RemovedModel> done) override;
 
  private:
-  using Response = std::variant<LibraryResponse, ApiError>;
+  using LoadedName = OrApiError<std::string>;  // the name it is served under
   struct KnownModel {
     std::string name, path;
     std::vector<std::string> aliases = {};
@@ -60,34 +60,23 @@ class HubLibrary final : public ModelLibrary {
   struct LoadedEngine : KnownModel {
     std::shared_ptr<EngineThread> engine;  // copied by unload_engine() only, which waits for the last other reference
   };
-  enum class PullState : uint8_t { idle, downloading, verifying, installed, cancelled, failed };
-  struct Pull {  // the latest one
-    std::string name;
-    PullState state = PullState::idle;
-    uint64_t n_bytes = 0, n_done = 0;
-    std::string error;
-    bool is_running() const { return state == PullState::downloading || state == PullState::verifying; }
-  };
-
   Status load_now(const std::string& name, const std::string& path);  // with the aliases it had before
-  Response list_now();
-  Response unload_now(const std::string& typed);
-  Response remove_now(const std::string& name, bool force);
-  Response activate_now(const std::string& typed, bool keep_others);
-  Response ensure_loaded_now(const std::string& name);
+  ModelListing list_now();
+  LoadedName unload_now(const std::string& typed);
+  OrApiError<RemovedModel> remove_now(const std::string& name, bool force);
+  LoadedName activate_now(const std::string& typed, bool keep_others);
+  LoadedName ensure_loaded_now(const std::string& name);
   // The id in the list or the name it was loaded under, for a name that means exactly one of them, as in the CLI; else
   // `name` itself.
   std::string full_name(const std::string& name) const;
   // An installed model, by its id in the list or by the name it was loaded under.
-  std::variant<ModelEntry, ApiError> find_installed(const std::string& name) const;
-  Response load_file(const std::string& name, const ModelEntry& entry, bool keep_others);
-  void post_load(std::string name, Done done, std::function<Response(const std::string& name)> load);
+  OrApiError<ModelEntry> find_installed(const std::string& name) const;
+  LoadedName load_file(const std::string& name, const ModelEntry& entry, bool keep_others);
+  void post_load(std::string name, Done<std::string> done, std::function<LoadedName(const std::string& name)> load);
   void set_activating(const std::string& name);  // "": none
-  Response swap_in(const std::string& name, const std::string& path, bool keep_others);
+  std::optional<ApiError> swap_in(const std::string& name, const std::string& path, bool keep_others);
   void run_pull(const std::string& name);
-  static std::string_view state_name(PullState state);
-  json::object pull_body(const Pull& pull) const;
-  json::object item(const ModelEntry& entry) const;
+  ListedModel listed(ModelEntry entry) const;
   std::optional<KnownModel> find_loaded(const std::string& name, const std::filesystem::path& path) const;
   std::vector<KnownModel> loaded() const;
   std::optional<KnownModel> find_known(const std::string& name) const;
@@ -102,7 +91,7 @@ class HubLibrary final : public ModelLibrary {
   std::vector<LoadedEngine> loaded_;
   std::vector<KnownModel> known_;                     // loaded before: can be loaded again
   std::vector<std::weak_ptr<EngineThread>> retired_;  // removed from the list; requests may still run
-  Pull pull_;
+  std::optional<PullStatus> pull_;                    // the latest one
   std::string activating_;
   bool forbids_url_pulls_ = false;
   bool recommends_sampling_ = true;

@@ -31,9 +31,8 @@ class HubLibraryTest : public HubFixture {
   }
   ApiError activate(bool keep_others) {
     std::promise<ApiError> error;
-    library_.activate("tiny", keep_others, [&](const std::variant<LibraryResponse, ApiError>& response) {
-      error.set_value(std::get<ApiError>(response));
-    });
+    library_.activate("tiny", keep_others,
+                      [&](const OrApiError<std::string>& response) { error.set_value(std::get<ApiError>(response)); });
     return error.get_future().get();
   }
 

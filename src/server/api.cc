@@ -440,11 +440,12 @@ double Api::uptime_s() const { return elapsed_s(start_); }
 
 void Api::list_available_models(std::function<void(const json::object&)> use) const {
   if (!library_) return use(loaded_models(models_, started_at_s_));
-  library_->list([this, use = std::move(use)](const std::variant<LibraryResponse, ApiError>& response) {
+  library_->list([this, use = std::move(use)](const OrApiError<ModelListing>& response) {
     loop_.post([this, use, response] {
       json::object body = loaded_models(models_, started_at_s_);
-      const LibraryResponse* known = std::get_if<LibraryResponse>(&response);
-      if (known) merge_library(body, known->body, swaps_models_ ? UnloadedModels::include : UnloadedModels::omit);
+      const ModelListing* known = std::get_if<ModelListing>(&response);
+      const UnloadedModels others = swaps_models_ ? UnloadedModels::include : UnloadedModels::omit;
+      if (known) merge_library(body, listing_json(*known), others);
       use(body);
     });
   });

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/json.h"
@@ -27,6 +28,9 @@ struct ApiError {
   // Not sent. The requested model is not loaded (empty: no model is loaded); loading it may make the request possible.
   std::optional<std::string> missing_model = {};
 };
+
+template <class T>
+using OrApiError = std::variant<T, ApiError>;
 
 ApiError api_error(const Error& error);                           // by the table in api_error.cc
 ApiError api_error(const RequestError& error);                    // the same, with its field

@@ -125,7 +125,7 @@ void Api::load_model(const OllamaLoadRequest& load, const ApiDialect& dialect, H
     const OrApiError<ModelRef> loaded = find_model(models_, load.model);  // a request may leave the name out
     const ModelRef* model = std::get_if<ModelRef>(&loaded);
     const std::string name = model ? (*model)->name : load.model;
-    library_->unload(name, [this, respond, name, reply](const std::variant<LibraryResponse, ApiError>& response) {
+    library_->unload(name, [this, respond, name, reply](const OrApiError<std::string>& response) {
       const ApiError* error = std::get_if<ApiError>(&response);
       loop_.post([respond, name, reply, is_unknown = error && error->code == kModelNotFound] {
         if (is_unknown) return reply->send(error_response(ollama_not_found(name), ErrorFormat::ollama));
@@ -186,7 +186,7 @@ void Api::delete_for_ollama(HttpRequest request, std::shared_ptr<Reply> reply) {
   std::optional<OllamaModelRequest> read = read_model_request(kOllamaModelFields, request, *reply);
   if (!read) return;
   if (!library_) return refuse_management(*reply);
-  library_->remove(read->model, /*force=*/true, [this, reply](const std::variant<LibraryResponse, ApiError>& response) {
+  library_->remove(read->model, /*force=*/true, [this, reply](const OrApiError<RemovedModel>& response) {
     loop_.post([reply, response] {
       const ApiError* error = std::get_if<ApiError>(&response);
       if (error) return reply->send(error_response(*error, ErrorFormat::ollama));

@@ -48,7 +48,7 @@ void KeepAlive::check() {
       entry.n_submitted = stats.n_submitted;
     }
     if (is_busy || now - entry.idle_since < entry.idle) return false;
-    library_->unload(entry.model, [](const std::variant<LibraryResponse, ApiError>&) {});
+    library_->unload(entry.model, [](const OrApiError<std::string>&) {});
     return true;
   });
   schedule();

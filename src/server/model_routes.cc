@@ -33,21 +33,63 @@ OrApiError<ModelActionRequest> read_action(std::string_view body) {
   return out;
 }
 
-void start_action(ModelLibrary& library, ModelAction action, ModelActionRequest request_fields,
-                  ModelLibrary::Done done) {
+struct LibraryResponse {
+  json::object body;
+  int status = 200;
+};
+
+LibraryResponse listing_response(const ModelListing& listing) { return {listing_json(listing)}; }
+
+LibraryResponse pull_response(const PullStatus& pull) {
+  return {.body = pull_json(pull), .status = pull.is_running() ? 202 : 200};
+}
+
+// "success" is for clients of llama.cpp.
+LibraryResponse activate_response(const std::string& id) {
+  return {{{"object", "model.activation"}, {"id", id}, {"active", true}, {"success", true}}};
+}
+
+LibraryResponse unload_response(const std::string& id) {
+  return {{{"object", "model.unload"}, {"id", id}, {"active", false}, {"success", true}}};
+}
+
+LibraryResponse remove_response(const RemovedModel& removed) {
+  return {{{"object", "model.remove"},
+           {"id", removed.id},
+           {"removed", true},
+           {"unloaded_from_gpu", removed.was_loaded},
+           {"cleared_active_selection", removed.was_default},
+           {"freed_bytes", removed.n_freed_bytes}}};
+}
+
+using SendResponse = std::function<void(HttpResponse)>;
+
+// Sends the result of an action as `write` puts it.
+template <class T>
+ModelLibrary::Done<T> as_json(SendResponse send, LibraryResponse (*write)(const T& result)) {
+  return [send = std::move(send), write](const OrApiError<T>& result) {
+    if (const ApiError* error = std::get_if<ApiError>(&result))
+      return send(error_response(*error, ErrorFormat::openai));
+    const LibraryResponse response = write(std::get<T>(result));
+    send({.status = response.status, .body = to_json(response.body)});
+  };
+}
+
+void start_action(ModelLibrary& library, ModelAction action, ModelActionRequest request, SendResponse send) {
   switch (action) {
     case ModelAction::list:
-      return library.list(std::move(done));
+      return library.list(as_json(std::move(send), listing_response));
     case ModelAction::pull:
-      return library.pull(std::move(request_fields.model), std::move(done));
+      return library.pull(std::move(request.model), as_json(std::move(send), pull_response));
     case ModelAction::cancel_pull:
-      return library.cancel_pull(std::move(request_fields.model), std::move(done));
+      return library.cancel_pull(std::move(request.model), as_json(std::move(send), pull_response));
     case ModelAction::activate:
-      return library.activate(std::move(request_fields.model), request_fields.keep_others, std::move(done));
+      return library.activate(std::move(request.model), request.keep_others,
+                              as_json(std::move(send), activate_response));
     case ModelAction::unload:
-      return library.unload(std::move(request_fields.model), std::move(done));
+      return library.unload(std::move(request.model), as_json(std::move(send), unload_response));
     case ModelAction::remove:
-      return library.remove(std::move(request_fields.model), request_fields.force, std::move(done));
+      return library.remove(std::move(request.model), request.force, as_json(std::move(send), remove_response));
   }
 }
 
@@ -126,9 +168,65 @@ void set_page_ids(json::object& body) {
   body["last_id"] = std::move(last);
 }
 
+json::value text_or_null(const std::string& text) { return text.empty() ? json::value() : json::value(text); }
+
+json::object listed_model(const ListedModel& model, const ModelListing& listing) {
+  const ModelEntry& entry = model.entry;
+  json::object out{{"id", entry.id},
+                   {"object", "model"},
+                   {"owned_by", "zinc"},
+                   {"display_name", entry.name.empty() ? entry.id : entry.name},
+                   {"homepage_url", model.homepage_url},
+                   {"release_date", text_or_null(entry.released)},
+                   {"family", entry.architecture},
+                   {"parameters", entry.parameters},
+                   {"quantization", entry.quantization},
+                   {"license", entry.license},
+                   {"size_bytes", entry.n_bytes},
+                   {"sha256", entry.sha256},
+                   {"installed", !entry.path.empty()},
+                   {"managed", entry.location == ModelLocation::zinc},
+                   {"active", model.served_as.has_value()},
+                   {"served_as", text_or_null(model.served_as.value_or(""))},
+                   {"fit", fit_name(entry.fit)},
+                   {"fits_gpu", entry.fits_gpu ? json::value(*entry.fits_gpu) : json::value()},
+                   {"required_bytes", entry.memory_bytes},
+                   {"fit_source", entry.memory_is_exact ? "exact" : "catalog"},
+                   {"status", entry.status},
+                   {"thinks", entry.thinks},
+                   {"recommended_for_chat", entry.is_recommended},
+                   {"is_default", entry.is_default},
+                   {"activating", listing.activating == entry.id}};
+  if (listing.pull && listing.pull->id == entry.id) out["download"] = pull_json(*listing.pull);
+  return out;
+}
+
 }  // namespace
 
 const std::span<const FieldDoc> kModelActionFields = kFields;
+
+json::object pull_json(const PullStatus& pull) {
+  static constexpr std::string_view kStates[] = {"downloading", "verifying", "installed", "cancelled", "failed"};
+  json::object out{{"object", "model.pull"}, {"id", pull.id}, {"state", kStates[static_cast<size_t>(pull.state)]}};
+  if (pull.state != PullStatus::State::installed || pull.n_bytes > 0) {  // else there was nothing to download
+    out["downloaded_bytes"] = pull.n_done;
+    out["download_total_bytes"] = pull.n_bytes;
+  }
+  if (!pull.error.empty()) out["error"] = pull.error;
+  return out;
+}
+
+json::object listing_json(const ModelListing& listing) {
+  json::object out{{"object", "list"},
+                   {"memory_bytes", listing.memory.n_bytes},
+                   {"memory_available_bytes", listing.memory.n_available},
+                   {"activating", listing.activating},
+                   {"download", listing.pull ? json::value(pull_json(*listing.pull)) : json::value()}};
+  json::array data;
+  for (const ListedModel& model : listing.models) data.push_back(listed_model(model, listing));
+  out["data"] = std::move(data);
+  return out;
+}
 
 void manage_models(ModelLibrary* library, ModelAction action, const HttpRequest& request, std::shared_ptr<Reply> reply,
                    std::function<void(std::function<void()>)> post) {
@@ -140,18 +238,9 @@ void manage_models(ModelLibrary* library, ModelAction action, const HttpRequest&
     if (const ApiError* error = std::get_if<ApiError>(&read)) return send_error(*error);
     request_fields = std::move(std::get<ModelActionRequest>(read));
   }
-  const bool is_change = action == ModelAction::activate || action == ModelAction::unload;
-  start_action(*library, action, std::move(request_fields),
-               [reply, post, is_change](std::variant<LibraryResponse, ApiError> response) {
-                 post([reply, is_change, response = std::move(response)] {
-                   if (const ApiError* error = std::get_if<ApiError>(&response)) {
-                     return reply->send(error_response(*error, ErrorFormat::openai));
-                   }
-                   LibraryResponse good = std::get<LibraryResponse>(response);
-                   if (is_change) good.body["success"] = true;  // for clients of llama.cpp
-                   reply->send({.status = good.status, .body = to_json(good.body)});
-                 });
-               });
+  start_action(*library, action, std::move(request_fields), [reply, post](HttpResponse response) {
+    post([reply, response = std::move(response)] { reply->send(response); });
+  });
 }
 
 json::object loaded_models(const ModelList& models, int64_t created_s) {

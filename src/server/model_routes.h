@@ -20,6 +20,9 @@ extern const std::span<const FieldDoc> kModelActionFields;
 void manage_models(ModelLibrary* library, ModelAction action, const HttpRequest& request, std::shared_ptr<Reply> reply,
                    std::function<void(std::function<void()>)> post);
 
+json::object pull_json(const PullStatus& pull);
+json::object listing_json(const ModelListing& listing);  // the body of GET /models
+
 // The body of GET /v1/models, readable by OpenAI's and Anthropic's packages: the loaded models with their current
 // memory, context and cache statistics.
 json::object loaded_models(const ModelList& models, int64_t created_s);

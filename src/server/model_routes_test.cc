@@ -13,22 +13,40 @@ namespace {
 // Responds on its own thread, as the real library does.
 class RecordingLibrary final : public ModelLibrary {
  public:
-  void list(Done done) override { answer("list", std::move(done)); }
-  void pull(std::string name, Done done) override { answer("pull " + name, std::move(done), 202); }
-  void cancel_pull(std::string name, Done done) override { answer("cancel " + name, std::move(done)); }
-  void activate(std::string name, bool keep_others, Done done) override {
-    answer("activate " + name + (keep_others ? " keep_others" : ""), std::move(done));
+  void list(Done<ModelListing> done) override {
+    ListedModel model{.entry = {}, .served_as = "tiny"};
+    model.entry.id = "m";
+    model.entry.n_bytes = 5;
+    model.entry.path = "m.gguf";
+    answer<ModelListing>("list", std::move(done), {.models = {std::move(model)}});
   }
-  void ensure_loaded(std::string name, Done done) override { answer("ensure_loaded " + name, std::move(done)); }
-  void unload(std::string name, Done done) override { answer("unload " + name, std::move(done)); }
-  void remove(std::string name, bool force, Done done) override {
+  void pull(std::string name, Done<PullStatus> done) override {
+    answer<PullStatus>("pull " + name, std::move(done), {.id = name, .n_bytes = 9, .n_done = 5});
+  }
+  void cancel_pull(std::string name, Done<PullStatus> done) override {
+    answer<PullStatus>("cancel " + name, std::move(done), {.id = name, .state = PullStatus::State::cancelled});
+  }
+  void activate(std::string name, bool keep_others, Done<std::string> done) override {
+    answer<std::string>("activate " + name + (keep_others ? " keep_others" : ""), std::move(done), name);
+  }
+  void ensure_loaded(std::string name, Done<std::string> done) override {
+    answer<std::string>("ensure_loaded " + name, std::move(done), name);
+  }
+  void unload(std::string name, Done<std::string> done) override {
+    answer<std::string>("unload " + name, std::move(done), name);
+  }
+  void remove(std::string name, bool force, Done<RemovedModel> done) override {
     if (!force) return done(http_error(409, "the model is loaded"));
-    answer("remove " + name, std::move(done));
+    answer<RemovedModel>("remove " + name, std::move(done), {.id = name, .was_loaded = true, .n_freed_bytes = 7});
   }
 
+  std::string last_call;
+
  private:
-  void answer(const std::string& what, Done done, int status = 200) {
-    threads_.emplace_back([=] { done(LibraryResponse{.body = {{"did", what}}, .status = status}); });
+  template <class T>
+  void answer(std::string call, Done<T> done, T result) {
+    last_call = std::move(call);
+    threads_.emplace_back([done = std::move(done), result = std::move(result)] { done(result); });
   }
   std::vector<std::jthread> threads_;  // joined before the callbacks' targets are destroyed
 };
@@ -40,22 +58,40 @@ class ModelRoutes : public ApiTest {
     options.library = &library_;
     make_api(options);
   }
-  std::string did(std::string path, const json::value& body, int status = 200) {
-    return text_of(ask_json(std::move(path), body, status).at("did").get_string());
+  // The library's call and the body of the response.
+  std::pair<std::string, std::string> ask_library(std::string path, const json::value& body, int status = 200) {
+    const json::object answer = ask_json(std::move(path), body, status);
+    return {library_.last_call, to_json(answer)};
   }
   RecordingLibrary library_;
 };
 
-TEST_F(ModelRoutes, each_route_calls_the_library_and_forwards_its_response) {
-  EXPECT_EQ(did("/v1/models/pull", {{"model", "m"}}, 202), "pull m");
-  EXPECT_EQ(did("/v1/models/cancel", {{"model", "m"}}), "cancel m");
-  EXPECT_EQ(did("/v1/models/activate", {{"model", "m"}}), "activate m");
-  EXPECT_EQ(did("/v1/models/activate", {{"model", "m"}, {"keep_others", true}}), "activate m keep_others");
-  EXPECT_EQ(did("/v1/models/unload", {{"model", "m"}}), "unload m");
-  EXPECT_EQ(did("/v1/models/remove", {{"model", "m"}, {"force", true}}), "remove m");
+TEST_F(ModelRoutes, each_route_calls_the_library_and_writes_its_result) {
+  using Answer = std::pair<std::string, std::string>;
+  EXPECT_EQ(ask_library("/v1/models/pull", {{"model", "m"}}, 202),
+            Answer("pull m", R"({"object":"model.pull","id":"m","state":"downloading","downloaded_bytes":5,)"
+                             R"("download_total_bytes":9})"));
+  EXPECT_EQ(ask_library("/v1/models/cancel", {{"model", "m"}}),
+            Answer("cancel m", R"({"object":"model.pull","id":"m","state":"cancelled","downloaded_bytes":0,)"
+                               R"("download_total_bytes":0})"));
+  const std::string activation = R"({"object":"model.activation","id":"m","active":true,"success":true})";
+  EXPECT_EQ(ask_library("/v1/models/activate", {{"model", "m"}}), Answer("activate m", activation));
+  EXPECT_EQ(ask_library("/v1/models/activate", {{"model", "m"}, {"keep_others", true}}),
+            Answer("activate m keep_others", activation));
+  EXPECT_EQ(ask_library("/v1/models/unload", {{"model", "m"}}),
+            Answer("unload m", R"({"object":"model.unload","id":"m","active":false,"success":true})"));
+  EXPECT_EQ(ask_library("/v1/models/remove", {{"model", "m"}, {"force", true}}),
+            Answer("remove m", R"({"object":"model.remove","id":"m","removed":true,"unloaded_from_gpu":true,)"
+                               R"("cleared_active_selection":false,"freed_bytes":7})"));
   const auto list = start("GET", "/models", "");
   EXPECT_TRUE(loop_.run_until([&] { return list->is_over; }));
-  EXPECT_EQ(list->response.body, R"({"did":"list"})");
+  const json::object listing = parse_json(list->response.body).value().get_object();
+  EXPECT_TRUE(listing.at("download").is_null());
+  const json::value& row = listing.at("data").at(0);
+  EXPECT_EQ(row.at("served_as").get_string(), "tiny");
+  EXPECT_EQ(row.at("size_bytes").to_number<int>(), 5);
+  EXPECT_TRUE(row.at("active").get_bool() && row.at("installed").get_bool());
+  EXPECT_FALSE(row.as_object().contains("download")) << "it is not being downloaded";
 }
 
 TEST_F(ModelRoutes, invalid_field_is_rejected_by_name) {

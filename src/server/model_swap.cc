@@ -5,11 +5,9 @@
 namespace zinc {
 namespace {
 
-std::variant<ModelRef, ApiError> model_of(const ModelList& models,
-                                          const std::variant<LibraryResponse, ApiError>& response) {
-  if (const ApiError* error = std::get_if<ApiError>(&response)) return *error;
-  const json::string& name = std::get<LibraryResponse>(response).body.at("id").as_string();
-  ModelRef model = models.find(name);
+OrApiError<ModelRef> model_of(const ModelList& models, const OrApiError<std::string>& loaded) {
+  if (const ApiError* error = std::get_if<ApiError>(&loaded)) return *error;
+  ModelRef model = models.find(std::get<std::string>(loaded));
   if (!model) return http_error(503, "the model was unloaded again before the request could use it; retry");
   return model;
 }
@@ -33,8 +31,8 @@ bool ModelSwap::ensure_loaded(const std::string& name, const Callback& callback)
   if (name.empty()) return false;
   begin_load({name});
   pending_loads_.back().callbacks.push_back(callback);
-  library_->ensure_loaded(name, [this, name](const std::variant<LibraryResponse, ApiError>& response) {
-    post_([this, name, result = model_of(models_, response)] { finish_load(name, result); });
+  library_->ensure_loaded(name, [this, name](const OrApiError<std::string>& loaded) {
+    post_([this, name, result = model_of(models_, loaded)] { finish_load(name, result); });
   });
   return true;
 }

@@ -12,25 +12,26 @@ class LibraryWithOneMoreModel final : public ModelLibrary {
  public:
   explicit LibraryWithOneMoreModel(ScriptedModel& scripted) : scripted_(scripted) {}
 
-  void list(Done done) override {
-    const auto row = [](std::string_view id, bool is_installed, json::value served_as) {
-      return json::object{{"id", id},
-                          {"display_name", fmt::format("The {}", id)},
-                          {"installed", is_installed},
-                          {"served_as", std::move(served_as)},
-                          {"size_bytes", 5},
-                          {"license", "MIT"}};
+  void list(Done<ModelListing> done) override {
+    const auto row = [](std::string id, std::string path, std::optional<std::string> served_as) {
+      ListedModel model{.entry = {}, .served_as = std::move(served_as)};
+      model.entry.id = id;
+      model.entry.name = "The " + id;
+      model.entry.license = "MIT";
+      model.entry.n_bytes = 5;
+      model.entry.path = std::move(path);
+      return model;
     };
-    done(LibraryResponse{.body = {{"memory_bytes", 100},
-                                  {"data", json::array{row("catalog-id", true, "scripted"), row("other", true, nullptr),
-                                                       row("far", false, nullptr)}}}});
+    done(ModelListing{
+        .memory = {.n_bytes = 100},
+        .models = {row("catalog-id", "a.gguf", "scripted"), row("other", "b.gguf", {}), row("far", "", {})}});
   }
-  void pull(std::string, Done) override {}
-  void cancel_pull(std::string, Done) override {}
-  void activate(std::string, bool, Done) override {}
-  void unload(std::string, Done) override {}
-  void remove(std::string, bool, Done) override {}
-  void ensure_loaded(std::string name, Done done) override {
+  void pull(std::string, Done<PullStatus>) override {}
+  void cancel_pull(std::string, Done<PullStatus>) override {}
+  void activate(std::string, bool, Done<std::string>) override {}
+  void unload(std::string, Done<std::string>) override {}
+  void remove(std::string, bool, Done<RemovedModel>) override {}
+  void ensure_loaded(std::string name, Done<std::string> done) override {
     requested.push_back(name);
     if (name == "unknown") return done(model_not_found("model not found"));
     callbacks.push_back(std::move(done));
@@ -42,11 +43,11 @@ class LibraryWithOneMoreModel final : public ModelLibrary {
     ServedModel other = *held_;
     other.name = "other";
     scripted_.models().add(std::move(other));
-    for (const Done& done : std::exchange(callbacks, {})) done(LibraryResponse{.body = {{"id", "other"}}});
+    for (const Done<std::string>& done : std::exchange(callbacks, {})) done("other");
   }
 
   std::vector<std::string> requested;
-  std::vector<Done> callbacks;
+  std::vector<Done<std::string>> callbacks;
 
  private:
   ScriptedModel& scripted_;

@@ -94,11 +94,6 @@ std::string parameters_of(const ServedModel& model) {
   return out;
 }
 
-const json::object* download_of(const json::object& library) {
-  const json::value* download = library.if_contains("download");
-  return download && download->is_object() ? &download->get_object() : nullptr;
-}
-
 }  // namespace
 
 const std::span<const FieldDoc> kOllamaModelFields = kModelDocs, kOllamaPullFields = kPullDocs;
@@ -186,36 +181,37 @@ void OllamaPull::start() {
 
 // The first call starts the download; asking again after it has failed would start another one.
 void OllamaPull::poll(bool is_first) {
-  auto done = [self = shared_from_this(), is_first](std::variant<LibraryResponse, ApiError> response) {
-    self->loop_.post([self, is_first, response = std::move(response)] { self->on_state(response, is_first); });
+  const auto done = [self = shared_from_this(), is_first](const OrApiError<PullStatus>& pull) {
+    self->loop_.post([self, is_first, pull] { self->on_status(pull, is_first); });
   };
-  if (is_first) return library_.pull(request_.model, std::move(done));
-  library_.list(std::move(done));
+  if (is_first) return library_.pull(request_.model, done);
+  library_.list([done](const OrApiError<ModelListing>& response) {
+    if (const ApiError* error = std::get_if<ApiError>(&response)) return done(*error);
+    done(std::get<ModelListing>(response).pull.value_or(PullStatus()));
+  });
 }
 
-void OllamaPull::on_state(const std::variant<LibraryResponse, ApiError>& response, bool is_first) {
+void OllamaPull::on_status(const OrApiError<PullStatus>& response, bool is_first) {
+  using enum PullStatus::State;
   if (!reply_->is_open()) return;
   if (const ApiError* error = std::get_if<ApiError>(&response)) return finish(error);
-  const json::object& body = std::get<LibraryResponse>(response).body;
-  const json::object* pull = is_first ? &body : download_of(body);
-  if (!pull || text_at(*pull, "id") != request_.model) {
+  const PullStatus& pull = std::get<PullStatus>(response);
+  if (pull.id != request_.model) {
     const ApiError error = http_error(503, "another download took its place; try again");
     return finish(&error);
   }
   if (is_first) write({{"status", "pulling manifest"}});
-  const std::string state = text_at(*pull, "state");
-  if (state == "installed") return finish(nullptr);
-  if (state == "failed" || state == "cancelled") {
-    const ApiError error = http_error(500, state == "failed" ? text_at(*pull, "error") : "the download was cancelled");
+  if (pull.state == installed) return finish(nullptr);
+  if (pull.state == failed || pull.state == cancelled) {
+    const ApiError error = http_error(500, pull.state == failed ? pull.error : "the download was cancelled");
     return finish(&error);
   }
-  const std::string digest = "sha256:" + name_digest(request_.model);
-  if (state == "verifying") write({{"status", "verifying sha256 digest"}});
-  if (state == "downloading" && number_at(*pull, "download_total_bytes") > 0) {
+  if (pull.state == verifying) write({{"status", "verifying sha256 digest"}});
+  if (pull.state == downloading && pull.n_bytes > 0) {
     write({{"status", "pulling " + request_.model},
-           {"digest", digest},
-           {"total", number_at(*pull, "download_total_bytes")},
-           {"completed", number_at(*pull, "downloaded_bytes")}});
+           {"digest", "sha256:" + name_digest(request_.model)},
+           {"total", pull.n_bytes},
+           {"completed", pull.n_done}});
   }
   loop_.run_after(kPollInterval, [self = shared_from_this()] {
     if (self->reply_->is_open()) self->poll(/*is_first=*/false);

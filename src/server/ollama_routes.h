@@ -61,7 +61,7 @@ class OllamaPull : public std::enable_shared_from_this<OllamaPull> {
 
  private:
   void poll(bool is_first);
-  void on_state(const std::variant<LibraryResponse, ApiError>& response, bool is_first);
+  void on_status(const OrApiError<PullStatus>& response, bool is_first);
   void write(json::object line);
   void finish(const ApiError* error);
 

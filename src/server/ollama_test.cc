@@ -23,37 +23,39 @@ std::vector<json::object> lines_of(std::string_view stream) {
 // Records calls; a download makes one step per call of list().
 class FakeLibrary final : public ModelLibrary {
  public:
-  void list(Done done) override {
-    json::object download{{"id", "m"}, {"state", states.front()}, {"downloaded_bytes", 5}, {"download_total_bytes", 9}};
-    if (states.front() == "failed") download["error"] = "no such file";
+  void list(Done<ModelListing> done) override {
+    PullStatus pull{.id = "m", .state = states.front(), .n_bytes = 9, .n_done = 5};
+    if (pull.state == PullStatus::State::failed) pull.error = "no such file";
     if (states.size() > 1) states.erase(states.begin());
-    json::object body{{"object", "list"}, {"data", json::array()}};
-    body["download"] = std::move(download);
-    done(LibraryResponse{.body = std::move(body)});
+    done(ModelListing{.pull = std::move(pull)});
   }
-  void pull(std::string name, Done done) override {
+  void pull(std::string name, Done<PullStatus> done) override {
     calls.push_back("pull " + name);
     if (name == "unknown") return done(bad_field("model", "unknown model 'unknown'"));
-    done(LibraryResponse{.body = {{"id", name}, {"state", name == "here" ? "installed" : "downloading"}}});
+    const bool is_installed = name == "here";
+    done(PullStatus{.id = std::move(name),
+                    .state = is_installed ? PullStatus::State::installed : PullStatus::State::downloading});
   }
-  void cancel_pull(std::string, Done) override {}
-  void activate(std::string name, bool, Done done) override { answer("activate " + name, done); }
-  void ensure_loaded(std::string, Done done) override { done(model_not_found("no such model")); }
-  void unload(std::string name, Done done) override {
+  void cancel_pull(std::string, Done<PullStatus>) override {}
+  void activate(std::string name, bool, Done<std::string> done) override {
+    calls.push_back("activate " + name);
+    done(name);
+  }
+  void ensure_loaded(std::string, Done<std::string> done) override { done(model_not_found("no such model")); }
+  void unload(std::string name, Done<std::string> done) override {
     if (name == "unknown") return done(model_not_found("'unknown' is not loaded"));
     if (name == "idle") return done(http_error(404, "'idle' is not loaded"));
-    answer("unload " + name, done);
+    calls.push_back("unload " + name);
+    done(name);
   }
-  void remove(std::string name, bool, Done done) override { answer("remove " + name, done); }
+  void remove(std::string name, bool, Done<RemovedModel> done) override {
+    calls.push_back("remove " + name);
+    done(RemovedModel{.id = std::move(name)});
+  }
 
   std::vector<std::string> calls;
-  std::vector<std::string> states = {"downloading", "verifying", "installed"};
-
- private:
-  void answer(std::string call, const Done& done) {
-    calls.push_back(std::move(call));
-    done(LibraryResponse{.body = {{"object", "done"}}});
-  }
+  std::vector<PullStatus::State> states = {PullStatus::State::downloading, PullStatus::State::verifying,
+                                           PullStatus::State::installed};
 };
 
 class OllamaTest : public ApiTest {
@@ -279,7 +281,7 @@ TEST_F(OllamaTest, pull_reports_progress_line_by_line) {
   EXPECT_EQ(library_.calls, std::vector<std::string>{"pull m"}) << "started once";
   EXPECT_EQ(ask_json("/api/pull", {{"model", "here"}, {"stream", false}}).at("status").get_string(), "success");
   ask_json("/api/pull", {{"model", "unknown"}}, 400);
-  library_.states = {"failed"};
+  library_.states = {PullStatus::State::failed};
   EXPECT_EQ(stream("/api/pull", {{"model", "m"}}).back().at("error").get_string(), "no such file");
 }
 

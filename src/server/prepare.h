@@ -24,9 +24,6 @@ struct PreparedRequest {
   double load_s = 0;                                              // how long the request waited for its model to load
 };
 
-template <class T>
-using OrApiError = std::variant<T, ApiError>;
-
 RequestErrors request_errors(const ServerLimits& limits);  // unknown fields are ignored, or errors if they are strict
 OrApiError<json::object> parse_body(std::string_view body);
 // Of a route with a few short fields, which is read on the event loop: 413 for a long body.
