@@ -8,6 +8,7 @@ The shells and man must be installed (tools/install_deps.sh test).
 import fcntl
 import functools
 import http.server
+import itertools
 import json
 import os
 import pathlib
@@ -396,6 +397,29 @@ zpty -d shell
                 report = self.report(model, "-n", "3", *options)
                 self.assertEqual(report["prompt_tokens"], served["usage"]["prompt_tokens"], (template, options))
                 self.assertEqual(report["text"], served["choices"][0]["message"]["content"] or "", (template, options))
+
+    def test_run_and_a_server_with_one_user_give_the_same_output(self):
+        modes = {(): {}, ("--no-think",): {"enable_thinking": False},
+                 ("--think", "--think-budget", "9"): {"enable_thinking": True, "thinking_budget": 9}}
+        samplings = {("--temp", "0"): {"temperature": 0}, ("--temp", "1.3", "--seed", "7"): {"temperature": 1.3, "seed": 7}}
+        outputs = set()
+        for model, family in (("qwen35-f16", "qwen3"), ("qwen3-q8_0", "gpt-oss")):
+            words = [str(MODELS / f"{model}.gguf"), "--chat-template",
+                     str(SOURCE / "tests" / "data" / "templates" / family / "template.jinja")]
+            _, address = self.serve(*words, "--parallel", "1")
+            for (mode, mode_fields), (sampling, fields) in itertools.product(modes.items(), samplings.items()):
+                out = self.report(*words, "-c", "512", "-n", "40", *mode, *sampling)
+                body = {"messages": [{"role": "user", "content": "2+2?"}], "max_tokens": 40, **mode_fields, **fields}
+                request = urllib.request.Request(f"{address}/v1/chat/completions", json.dumps(body).encode(),
+                                                 {"Content-Type": "application/json"})
+                with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
+                    served = json.load(response)
+                message = served["choices"][0]["message"]
+                self.assertEqual((out["text"], out["reasoning"], out["prompt_tokens"], len(out["tokens"])),
+                                 (message["content"] or "", message.get("reasoning_content") or "",
+                                  served["usage"]["prompt_tokens"], served["usage"]["completion_tokens"]), (family, mode, sampling))
+                outputs.add((out["text"], out["reasoning"]))
+        self.assertGreater(len(outputs), 6, "the settings have an effect")
 
     def test_think_budget_ends_the_thought_as_the_family_does_and_leads_into_the_answer(self):
         model = self.scripted("<think>", "\n", "One, ", "two, ", "three, ", "four, ", "five.", "</think>", "\n\n", "Four", ".")
