@@ -14,12 +14,15 @@ namespace {
 constexpr int kMinSharedTokens = 16;
 constexpr int kMaxWaitPerSharedToken = 4;
 constexpr std::array<TokenId, 1> kTokenFromDevice = {kFromDevice};
-// Steps with more prompt tokens are pipelined only if the next one delays no request (may_pipeline_long_prefill).
-constexpr int kMaxPipelinedPrefill = 256;
-constexpr double kMaxPipelinedPrefillS = 0.1;  // of two such steps: the longest step with short prompts (ADR 0034)
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
+}
+
+SchedulerLimits limits_of(const LoopOptions& options) {
+  SchedulerLimits limits = options.scheduler;
+  limits.max_sequences = options.max_sequences;
+  return limits;
 }
 
 std::vector<float> normalized(std::vector<float> vector) {
@@ -62,7 +65,7 @@ EngineLoop::EngineLoop(SubmissionQueue& submission_queue, std::unique_ptr<KvCach
       plan_(std::move(plan)),
       needs_checkpoints_(cache_->has_states() || std::ranges::any_of(cache_->windows(), [](int w) { return w > 0; })),
       scan_chunk_(options.scheduler.scan_chunk_tokens),
-      scheduler_(options.scheduler),
+      scheduler_(limits_of(options)),
       current_(cache_->windows().size()),
       next_(cache_->windows().size()),
       speculation_(std::move(speculation)) {
@@ -112,10 +115,9 @@ void EngineLoop::drain_submissions() {
 
 // In the scheduler's order. A request that does not fit memory yet is not overtaken: it could starve.
 void EngineLoop::admit_waiting() {
-  const auto is_full = [&] { return scheduler_.n_running() == options_.max_sequences; };
-  if (scheduler_.n_waiting() == 0 || is_full()) return;
+  if (scheduler_.n_waiting() == 0 || scheduler_.is_full()) return;
   for (const RequestId id : scheduler_.admission_order()) {
-    if (is_full()) return;
+    if (scheduler_.is_full()) return;
     RequestState& request = *requests_.at(id);
     if (shares_prefix_in_prefill(request)) {
       if (options_.trace) options_.trace->add_deferral(id, EngineTrace::Deferral::shared_prefix);
@@ -359,20 +361,10 @@ void EngineLoop::start_masks(std::span<const ScheduledSequence> sequences) {
   mask_worker_.start(std::move(constrained));
 }
 
-// Whether the chunk after a long one may be started before that one has ended: no request decodes or waits, and one
-// that arrives meanwhile either has to wait for a running one anyway or has not long to wait for both.
-bool EngineLoop::may_pipeline_long_prefill() const {
-  const bool has_decode_rows = current_.n_prefill < current_.arrays.n_tokens();
-  if (has_decode_rows || scheduler_.n_waiting() > 0) return false;
-  const double two_steps_s = 2 * prefill_token_s_ * options_.scheduler.step_tokens;
-  return scheduler_.n_running() == options_.max_sequences || (two_steps_s > 0 && two_steps_s <= kMaxPipelinedPrefillS);
-}
-
 // Not if a checkpoint is due after this step: its state would be one step ahead.
 bool EngineLoop::can_pipeline_next_step() {
   if (!options_.can_sample_on_device) return false;  // then the host runs the steps itself
-  if (current_.n_prefill > kMaxPipelinedPrefill && !may_pipeline_long_prefill()) return false;
-  if (wants_draft()) return false;
+  if (!scheduler_.may_schedule_ahead() || wants_draft()) return false;
   return std::ranges::all_of(current_.sequences, [&](const ScheduledSequence& entry) {
     const auto found = requests_.find(entry.id);
     if (found == requests_.end()) return true;  // it has ended
@@ -395,18 +387,11 @@ bool EngineLoop::wants_draft() {
   return speculation_->wants_draft(draft_queries_);
 }
 
-// A step whose prompts wait for the time of a decode-only step is not started early: the one in flight may be it.
-bool EngineLoop::waits_for_decode_only_step(std::span<const ScheduledSequence> next) const {
-  const bool has_prompt = std::ranges::any_of(
-      next, [&](const ScheduledSequence& entry) { return entry.begin < requests_.at(entry.id)->prefill_size; });
-  return !has_prompt && scheduler_.n_prefilling() > 0;
-}
-
 // Not if its pages have run out.
 void EngineLoop::try_start_next_step() {
   admit_waiting();
-  const std::span<const ScheduledSequence> next = scheduler_.schedule_step();
-  if (!next.empty() && !waits_for_decode_only_step(next) && allocate_pages(next)) start(next_, next);
+  const std::span<const ScheduledSequence> next = scheduler_.schedule_ahead();
+  if (!next.empty() && allocate_pages(next)) start(next_, next);
 }
 
 void EngineLoop::complete_current_step() {
@@ -422,7 +407,6 @@ void EngineLoop::complete_current_step() {
   }
   last_done_ = done;
   scheduler_.complete_step(seconds);
-  if (current_.n_prefill > kMaxPipelinedPrefill) prefill_token_s_ = seconds / current_.n_prefill;
   ++stats_.n_steps;
   stats_.step_s.add(seconds);
   stats_.step_tokens.add(current_.arrays.n_tokens());

@@ -29,8 +29,8 @@ struct LoopOptions {
   int checkpoint_interval = 2048;
   int embedding_dim = 0;
   int n_vocab = 0;
-  bool can_sample_on_device = false;  // as BackendInfo says
-  SchedulerLimits scheduler;
+  bool can_sample_on_device = false;        // as BackendInfo says
+  SchedulerLimits scheduler;                // without max_sequences
   std::shared_ptr<EngineTrace> trace = {};  // nullptr: off
 };
 
@@ -84,11 +84,9 @@ class EngineLoop {
   void start(InFlightStep& step, std::span<const ScheduledSequence> sequences);
   void add_to_step(InFlightStep& step, const ScheduledSequence& entry);
   void start_masks(std::span<const ScheduledSequence> sequences);
-  bool may_pipeline_long_prefill() const;
   bool can_pipeline_next_step();
   bool may_draft() const;
   bool wants_draft();
-  bool waits_for_decode_only_step(std::span<const ScheduledSequence> next) const;
   void try_start_next_step();
   void complete_current_step();
   void apply_output(const InFlightStep& done, const Result<StepOutput>& output);
@@ -134,7 +132,6 @@ class EngineLoop {
   Scheduler scheduler_;
   InFlightStep current_, next_;  // the step to wait for, and the one after it (or the last finished one)
   Clock::time_point last_done_;
-  double prefill_token_s_ = 0;  // per prompt token, of the last step with many; 0: none yet
   uint64_t n_started_steps_ = 0;
   std::unique_ptr<Speculation> speculation_;
   std::vector<DraftQuery> draft_queries_;

@@ -18,6 +18,7 @@
 namespace zinc {
 
 struct SchedulerLimits {
+  int max_sequences = 1 << 20;       // requests that run at the same time, at most
   int step_tokens = 512;             // prompt tokens per step, at most
   int max_outputs = 1 << 20;         // output rows per step, at most; at least one per running request
   double max_decode_slowdown = 1.8;  // see PrefillBudget
@@ -58,18 +59,24 @@ class Scheduler {
   RequestId preempt_youngest();
   void remove(RequestId id);  // in any state; no effect if unknown
 
-  // The next step, decode rows first; empty: nothing to do. Valid until the next call.
+  // The next step, decode rows first; empty: nothing to do. Valid until the next call. It continues after the tokens of
+  // the step in flight, if there is one.
   std::span<const ScheduledSequence> schedule_step();
+  // Whether the step after the one in flight may be started before that one has ended: no request waits longer for it
+  // than for the steps of others anyway. REQUIRES: a step is in flight.
+  bool may_schedule_ahead() const;
+  // That step; empty also if its prompts wait for the time of a decode-only step: the one in flight may be it.
+  std::span<const ScheduledSequence> schedule_ahead();
   // Adds drafted tokens to a decode row of the scheduled step.
   void add_draft(RequestId id, int n_tokens);
   // After the step: these last tokens of the request are not part of its sequence.
   void reject_draft(RequestId id, int n_tokens);
   // The step scheduled last. Valid until the next call of schedule_step().
   std::span<const ScheduledSequence> scheduled() const { return step_; }
-  // The scheduled step was started: the next one continues after its tokens, also if it is scheduled before the end.
-  void start_step();
+  void start_step();                   // the scheduled step was started
   void complete_step(double seconds);  // the oldest step that was started
 
+  bool is_full() const { return n_running() == limits_.max_sequences; }
   int n_waiting() const;
   int n_running() const { return static_cast<int>(running_.size()); }
   int n_prefilling() const;
@@ -116,6 +123,7 @@ class Scheduler {
   bool last_admitted_was_overtaken_ = false;  // by kMaxOvertaken
   std::vector<ScheduledSequence> step_;
   std::deque<StepLoad> in_flight_;  // of the steps that were started, oldest first
+  double prefill_token_s_ = 0;      // per prompt token, of the last step with many; 0: none yet
 };
 
 }  // namespace zinc

@@ -53,6 +53,47 @@ TEST(Scheduler, prefills_a_prompt_in_chunks_then_decodes_one_token_per_step) {
   EXPECT_TRUE(scheduler.schedule_step().empty());
 }
 
+TEST(Scheduler, a_step_ahead_continues_after_the_tokens_in_flight) {
+  Scheduler scheduler({.step_tokens = 64});
+  add(scheduler, 1, 100);
+  EXPECT_EQ(chunks_of(scheduler.schedule_step()), (std::vector<Chunk>{{1, 0, 64}}));
+  scheduler.start_step();
+  EXPECT_TRUE(scheduler.may_schedule_ahead());
+  EXPECT_EQ(chunks_of(scheduler.schedule_ahead()), (std::vector<Chunk>{{1, 64, 36}}));
+  scheduler.start_step();
+  scheduler.complete_step(0.01);
+  EXPECT_EQ(chunks_of(scheduler.schedule_ahead()), (std::vector<Chunk>{{1, 100, 1}}));
+}
+
+TEST(Scheduler, no_step_is_ahead_of_a_long_prefill_that_others_would_wait_for) {
+  const auto may_schedule_ahead = [](SchedulerLimits limits, double step_s, bool has_waiting) {
+    limits.step_tokens = 512;
+    Scheduler scheduler(limits);
+    add(scheduler, 1, 2000);
+    step(scheduler, step_s);
+    if (has_waiting) scheduler.enqueue(2, "b");
+    scheduler.schedule_step();
+    scheduler.start_step();
+    return scheduler.may_schedule_ahead();
+  };
+  EXPECT_FALSE(may_schedule_ahead({}, 0.06, false)) << "a request that arrives would wait for both steps: 120 ms";
+  EXPECT_TRUE(may_schedule_ahead({}, 0.04, false)) << "80 ms";
+  EXPECT_FALSE(may_schedule_ahead({}, 0.04, true)) << "one waits already";
+  EXPECT_TRUE(may_schedule_ahead({.max_sequences = 1}, 0.06, false)) << "it would wait for a running request anyway";
+}
+
+TEST(Scheduler, no_step_is_ahead_of_one_whose_time_prompts_wait_for) {
+  Scheduler scheduler({.step_tokens = 64});
+  add(scheduler, 1, 10);
+  step(scheduler);
+  add(scheduler, 2, 2000);
+  EXPECT_EQ(chunks_of(scheduler.schedule_step()), (std::vector<Chunk>{{1, 10, 1}})) << "to measure it without prompts";
+  scheduler.start_step();
+  EXPECT_TRUE(scheduler.schedule_ahead().empty());
+  scheduler.complete_step(0.01);
+  EXPECT_EQ(scheduler.schedule_step().size(), 2u);
+}
+
 TEST(Scheduler, the_last_prompt_chunk_and_every_decode_row_sample_a_token) {
   Scheduler scheduler({.step_tokens = 64, .max_decode_slowdown = 2.2});
   add(scheduler, 1, 100);
