@@ -4,7 +4,6 @@
 
 #include <chrono>
 
-#include "cli/sampling_options.h"
 #include "hub/model_names.h"
 #include "hub/pull.h"
 #include "hub/recommended_sampling.h"
@@ -43,21 +42,6 @@ std::string homepage_of(const ModelEntry& entry, const HubSettings& settings) {
   return settings.hf_endpoint + "/" + source.value().name;
 }
 
-SamplingParams sampling_for(const GgufFile& file, std::optional<bool> thinking) {
-  SamplingParams out = SamplingOptions().resolve(recommended_sampling(file, thinking));
-  out.seed = 0;  // each request gets its own
-  return out;
-}
-
-// The recommended sampling; the web UI uses it as default.
-json::object recommended_sampling_json(const GgufFile& file) {
-  const RecommendedSampling recommended = recommended_sampling(file);
-  json::object out = sampling_json(SamplingOptions().resolve(recommended));
-  out.erase("seed");
-  out["origin"] = recommended.origin;
-  return out;
-}
-
 }  // namespace
 
 HubLibrary::HubLibrary(HubSettings settings, ModelList& models, Memory memory, Load load)
@@ -69,16 +53,14 @@ Status HubLibrary::load_now(const std::string& name, const std::string& path) {
   const std::shared_ptr<EngineThread> shared = std::move(engine);
   ZINC_TRY(described, ServedModel::load(*shared, name));
   described.engine_owner = shared;
-  described.facts["file"] = std::filesystem::path(path).filename().string();
-  described.facts["recommended_sampling"] = recommended_sampling_json(shared->model().file());
   KnownModel known = find_known(name).value_or(KnownModel{.name = name, .path = path});
   known.path = path;
   described.aliases = known.aliases;
   if (recommends_sampling_) {
     const GgufFile& file = shared->model().file();
-    described.sampling_defaults = {.unset = sampling_for(file, {}),
-                                   .thinking = sampling_for(file, true),
-                                   .not_thinking = sampling_for(file, false)};
+    described.sampling_defaults = {.unset = sampling_params(recommended_sampling(file)),
+                                   .thinking = sampling_params(recommended_sampling(file, true)),
+                                   .not_thinking = sampling_params(recommended_sampling(file, false))};
   }
   const std::lock_guard lock(mutex_);
   std::erase_if(loaded_, [&](const LoadedEngine& other) { return other.name == name; });

@@ -8,13 +8,6 @@
 #include "sample/rng.h"
 
 namespace zinc {
-namespace {
-
-// A float as it was typed: 0.2, not 0.20000000298.
-json::value number(float value) { return json::value(std::strtod(fmt::format("{}", value).c_str(), nullptr)); }
-json::value number(int32_t value) { return value; }
-
-}  // namespace
 
 // CLI11 would parse -1 and out-of-range numbers as 2^64-1.
 std::string seed_error(const std::string& word) {
@@ -25,13 +18,7 @@ std::string seed_error(const std::string& word) {
 }
 
 SamplingParams SamplingOptions::resolve(const RecommendedSampling& recommended) const {
-  SamplingParams out{.temperature = recommended.temperature,
-                     .top_k = recommended.top_k,
-                     .top_p = recommended.top_p,
-                     .min_p = recommended.min_p,
-                     .repeat_penalty = recommended.repeat_penalty,
-                     .presence_penalty = recommended.presence_penalty,
-                     .dry_multiplier = recommended.dry_multiplier};
+  SamplingParams out = sampling_params(recommended);
   for (const SamplingField& field : sampling_fields()) {
     if (given.contains(field.name)) copy_field(field, params, out);
   }
@@ -89,16 +76,6 @@ std::string sampling_text(const SamplingParams& p) {
   if (p.frequency_penalty != 0) text += fmt::format(", frequency-penalty {}", p.frequency_penalty);
   if (p.presence_penalty != 0) text += fmt::format(", presence-penalty {}", p.presence_penalty);
   return text + dry + fmt::format(", seed {}", p.seed);
-}
-
-json::object sampling_json(const SamplingParams& p) {
-  json::object out;
-  for (const SamplingField& field : sampling_fields()) {
-    if (!field.is_recommended && field.name != "frequency_penalty") continue;
-    std::visit([&](auto member) { out[field.name] = number(p.*member); }, field.member);
-  }
-  out["seed"] = p.seed;
-  return out;
 }
 
 }  // namespace zinc

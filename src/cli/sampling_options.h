@@ -9,7 +9,6 @@
 #include <set>
 #include <string_view>
 
-#include "base/json.h"
 #include "graph/sampling_fields.h"
 #include "hub/recommended_sampling.h"
 
@@ -32,6 +31,5 @@ std::string seed_error(const std::string& word);  // empty: a valid seed
 
 // "temp 0.2, top-p 0.9, seed 7": the settings that are not neutral.
 std::string sampling_text(const SamplingParams& params);
-json::object sampling_json(const SamplingParams& params);
 
 }  // namespace zinc

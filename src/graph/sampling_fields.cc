@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <cstdlib>
 #include <limits>
 
 namespace zinc {
@@ -43,6 +44,10 @@ constexpr SamplingField kFields[] = {
      "number of recent tokens that DRY considers (-1: all)", "0 turns DRY off, -1 means the whole history"},
 };
 
+// A float as it was typed: 0.2, not 0.20000000298.
+json::value number(float value) { return json::value(std::strtod(fmt::format("{}", value).c_str(), nullptr)); }
+json::value number(int32_t value) { return value; }
+
 }  // namespace
 
 std::span<const SamplingField> sampling_fields() { return kFields; }
@@ -53,6 +58,15 @@ void copy_field(const SamplingField& field, const SamplingParams& from, Sampling
 
 std::string field_text(const SamplingField& field, const SamplingParams& params) {
   return std::visit([&](auto member) { return fmt::format("{}", params.*member); }, field.member);
+}
+
+json::object sampling_json(const SamplingParams& params) {
+  json::object out;
+  for (const SamplingField& field : sampling_fields()) {
+    if (!field.is_recommended && field.name != "frequency_penalty") continue;
+    std::visit([&](auto member) { out[field.name] = number(params.*member); }, field.member);
+  }
+  return out;
 }
 
 std::string range_text(const SamplingField& field) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <variant>
 
+#include "base/json.h"
 #include "graph/sampling_params.h"
 
 namespace zinc {
@@ -25,6 +26,8 @@ std::span<const SamplingField> sampling_fields();
 
 void copy_field(const SamplingField& field, const SamplingParams& from, SamplingParams& to);
 std::string field_text(const SamplingField& field, const SamplingParams& params);  // the value: "0.7"
-std::string range_text(const SamplingField& field);                                // "0 to 2", "0 or more"
+// The fields with a recommended value and frequency_penalty, by name.
+json::object sampling_json(const SamplingParams& params);
+std::string range_text(const SamplingField& field);  // "0 to 2", "0 or more"
 
 }  // namespace zinc

@@ -6,8 +6,6 @@
 #include <array>
 #include <string>
 
-#include "graph/sampling_params.h"
-
 namespace zinc {
 namespace {
 
@@ -115,6 +113,16 @@ RecommendedSampling recommended_sampling(const GgufFile& file, std::optional<boo
   RecommendedSampling sampling;
   if (is_default_mode && read_from_file(file, sampling)) return sampling;
   return family ? family->sampling : sampling;
+}
+
+SamplingParams sampling_params(const RecommendedSampling& recommended) {
+  return {.temperature = recommended.temperature,
+          .top_k = recommended.top_k,
+          .top_p = recommended.top_p,
+          .min_p = recommended.min_p,
+          .repeat_penalty = recommended.repeat_penalty,
+          .presence_penalty = recommended.presence_penalty,
+          .dry_multiplier = recommended.dry_multiplier};
 }
 
 }  // namespace zinc

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "gguf/gguf_file.h"
+#include "graph/sampling_params.h"
 
 namespace zinc {
 
@@ -23,5 +24,6 @@ struct RecommendedSampling {
 
 // `thinking`: whether thinking is enabled; some model cards recommend different values for the two modes.
 RecommendedSampling recommended_sampling(const GgufFile& file, std::optional<bool> thinking = {});
+SamplingParams sampling_params(const RecommendedSampling& recommended);  // the others are neutral
 
 }  // namespace zinc

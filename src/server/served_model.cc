@@ -1,18 +1,27 @@
 #include "server/served_model.h"
 
 #include <algorithm>
+#include <filesystem>
+
+#include "graph/sampling_fields.h"
+#include "hub/recommended_sampling.h"
 
 namespace zinc {
 
 Result<ServedModel> ServedModel::load(EngineThread& engine, std::string name) {
   ZINC_TRY(chat, ChatModel::load(engine.engine(), std::move(name)));
   const ModelInstance& model = engine.model();
+  const RecommendedSampling recommended = recommended_sampling(model.file());
+  json::object sampling = sampling_json(sampling_params(recommended));
+  sampling["origin"] = recommended.origin;
   return ServedModel{std::move(chat),
                      &engine,
                      {{"architecture", model.model().architecture->gguf_name},
                       {"backend", model.backend_name()},
                       {"kv_format", model.kv_format().name},
-                      {"trained_context", model.model().config.max_context}}};
+                      {"trained_context", model.model().config.max_context},
+                      {"file", std::filesystem::path(model.file().name()).filename().string()},
+                      {"recommended_sampling", std::move(sampling)}}};
 }
 
 void ModelList::add(ServedModel model) {

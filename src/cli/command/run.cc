@@ -129,7 +129,9 @@ std::string report_of(const Options& options, const SamplingParams& sampling, st
   report["reasoning"] = view.reasoning();
   report["finish_reason"] = stop_reason_name(answer.outcome.reason);
   report["seed"] = sampling.seed;
-  report["sampling"] = sampling_json(sampling);
+  json::object used = sampling_json(sampling);
+  used["seed"] = sampling.seed;
+  report["sampling"] = std::move(used);
   report["sampling_origin"] = options.sampling.uses_recommended() ? json::value(origin) : json::value();
   report["prompt_tokens"] = answer.n_prompt;
   report["prompt_seconds"] = answer.outcome.timings.prefill_s;
