@@ -43,7 +43,8 @@ class GgufArray {
 
   GgufType type() const { return type_; }  // of the elements
   uint64_t size() const { return size_; }
-  std::vector<GgufValue> first(uint64_t n_elems) const;  // the first n_elems, or all if there are fewer
+  std::span<const std::byte> bytes() const { return bytes_; }  // the encoded elements
+  std::vector<GgufValue> first(uint64_t n_elems) const;        // the first n_elems, or all if there are fewer
 
   // Calls visit(const GgufValue&) for the elements in order; visit returns false to stop.
   template <class Visit>

@@ -7,10 +7,7 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <concepts>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -21,7 +18,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "gguf/gguf_value.h"
+#include "gguf/gguf_encoding.h"
 #include "tensor/tensor_view.h"
 
 namespace zinc {
@@ -40,7 +37,7 @@ class GgufWriter {
   template <class T>
   GgufWriter& add(std::string_view key, const T& value) {
     std::string encoded;
-    const GgufType type = encode(value, encoded);
+    const GgufType type = append_gguf_value(encoded, value);
     return add_raw(key, static_cast<uint32_t>(type), encoded);
   }
 
@@ -111,43 +108,14 @@ class GgufWriter {
   // The encoding of one number or string, for add_raw().
   template <class T>
   static std::string number(T value) {
-    std::string out(sizeof(value), '\0');
-    std::memcpy(out.data(), &value, sizeof(value));
+    std::string out;
+    append_gguf_number(out, value);
     return out;
   }
   static std::string string(std::string_view text) { return number(uint64_t{text.size()}).append(text); }
 
  private:
   static void append(std::string& out, std::string_view more) { out.append(more); }
-
-  static GgufType encode(bool value, std::string& out) { return append(out, number(value)), GgufType::boolean; }
-  static GgufType encode(std::string_view value, std::string& out) {
-    return append(out, string(value)), GgufType::string;
-  }
-  static GgufType encode(const char* value, std::string& out) { return encode(std::string_view(value), out); }
-  static GgufType encode(const std::string& value, std::string& out) { return encode(std::string_view(value), out); }
-
-  template <class T>
-  requires(std::integral<T> || std::floating_point<T>) static GgufType encode(T value, std::string& out) {
-    append(out, number(value));
-    if constexpr (std::floating_point<T>) return sizeof(T) == 4 ? GgufType::f32 : GgufType::f64;
-    constexpr std::array kSigned = {GgufType::i8, GgufType::i16, GgufType::i32, GgufType::i64};
-    constexpr std::array kUnsigned = {GgufType::u8, GgufType::u16, GgufType::u32, GgufType::u64};
-    constexpr size_t kWidth = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
-    return std::signed_integral<T> ? kSigned[kWidth] : kUnsigned[kWidth];
-  }
-
-  template <class T>
-  static GgufType encode(const std::vector<T>& values, std::string& out) {
-    std::string elements;
-    GgufType type = encode(T{}, elements);  // an empty array has a type too
-    elements.clear();
-    for (const T& value : values) type = encode(value, elements);
-    append(out, number(static_cast<uint32_t>(type)));
-    append(out, number(uint64_t{values.size()}));
-    append(out, elements);
-    return GgufType::array;
-  }
 
   std::string encode_file(const std::string& metadata, uint64_t n_metadata,
                           const std::vector<GgufTensorRecord>& tensors) const {
