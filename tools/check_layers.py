@@ -25,9 +25,10 @@ LAYERS = {  # folder: folders it may include (itself is always allowed)
     "constrain": "base text sample",
     "engine": "base tensor gguf text graph model backend cache sample constrain",
     "hub": "base tensor gguf graph model",
+    "convert": "base tensor gguf text model",
     "chat": "base gguf text graph sample constrain engine",
     "server": "base text graph constrain engine chat hub",
-    "cli": "base tensor gguf text graph model backend sample constrain engine chat hub server",
+    "cli": "base tensor gguf text graph model backend sample constrain engine chat hub server convert",
 }
 SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".mm", ".metal"}
 

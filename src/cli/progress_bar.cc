@@ -29,6 +29,7 @@ std::string time_text(double seconds) {
 
 std::string_view phase_name(DownloadPhase phase) {
   if (phase == DownloadPhase::verifying) return "verifying";
+  if (phase == DownloadPhase::converting) return "converting";
   return phase == DownloadPhase::unpacking ? "unpacking" : "downloading";
 }
 

@@ -34,7 +34,8 @@ struct DownloadLimits {
   int max_pause_s = 120;     // a longer Retry-After is an error
 };
 
-enum class DownloadPhase : uint8_t { downloading, verifying, unpacking };  // the last: of a package
+// unpacking: of a package; converting: of a checkpoint, which `zinc convert` shows with the same bar.
+enum class DownloadPhase : uint8_t { downloading, verifying, unpacking, converting };
 struct DownloadProgress {
   DownloadPhase phase = DownloadPhase::downloading;
   uint64_t n_bytes = 0, n_done = 0;

@@ -1,0 +1,21 @@
+// Qwen3.5 dense; the text model of multimodal checkpoints.
+#include <array>
+
+#include "convert/family.h"
+#include "convert/hybrid_family.h"
+
+namespace zinc {
+namespace {
+
+void map(ModelMapping& m) {
+  set_mrope_sections(m);
+  map_hybrid(m, {.cyclic_value_heads = true, .packed_projections = false, .has_experts = false});
+}
+
+constexpr std::array<std::string_view, 2> kClasses = {"Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"};
+
+}  // namespace
+
+extern const Family k_family_qwen35 = {.gguf_name = "qwen35", .class_names = kClasses, .map = map};
+
+}  // namespace zinc
