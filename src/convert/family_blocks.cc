@@ -35,6 +35,9 @@ void set_yarn_keys(ModelMapping& m, CheckpointConfig& rope) {
   if (std::abs(rope.real_or("attention_factor", usual) - usual) > 1e-4) {
     m.unsupported("YaRN with an attention_factor other than {:.4f} is not supported", usual);
   }
+  if (!rope.flag_or("truncate", true)) {
+    m.warn("YaRN's ramp is rounded to whole dimensions ('truncate' is false): GGUF files cannot say otherwise");
+  }
   if (rope.has("beta_fast")) m.set_real("rope.scaling.yarn_beta_fast", rope.real_or("beta_fast", 0));
   if (rope.has("beta_slow")) m.set_real("rope.scaling.yarn_beta_slow", rope.real_or("beta_slow", 0));
 }

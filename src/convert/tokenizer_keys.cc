@@ -378,10 +378,10 @@ class TokenizerConverter {
     set_end_of_turn(generation, eos);
     const auto [add_bos, add_eos] = added_by_template();
     if (const auto flag = flag_at(settings_, "add_bos_token"); flag || add_bos) {
-      header_.set("tokenizer.ggml.add_bos_token", flag.value_or(*add_bos));
+      header_.set("tokenizer.ggml.add_bos_token", flag ? *flag : *add_bos);
     }
     if (const auto flag = flag_at(settings_, "add_eos_token"); flag || add_eos) {
-      header_.set("tokenizer.ggml.add_eos_token", flag.value_or(*add_eos));
+      header_.set("tokenizer.ggml.add_eos_token", flag.value_or(add_eos));
     }
     if (source_.kind == TokenizerKind::gemma4) header_.set("tokenizer.ggml.add_bos_token", true);
     return ok_status();
@@ -398,7 +398,8 @@ class TokenizerConverter {
   }
 
   struct AddedByTemplate {
-    std::optional<bool> bos, eos;
+    std::optional<bool> bos;
+    bool eos = false;
   };
 
   // Whether the post-processor adds a token in front and at the end.

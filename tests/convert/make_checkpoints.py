@@ -8,6 +8,8 @@ generation_config.json. expected.json has the token ids of a prompt and the posi
 (little-endian float32, computed in float32 by the modeling code of transformers), and the ids of some texts by the
 checkpoint's own tokenizer.
 """
+import copy
+import io
 import json
 import math
 import pathlib
@@ -73,17 +75,15 @@ def byte_bpe(folder, pattern, bos=None):
 
 def sentence_pieces(folder, kind, gemma):
     """tokenizer.model with byte fallback, and the tokenizer_config.json that comes with it."""
-    corpus = folder / "corpus.txt"
-    corpus.write_text("\n".join(TEXT * 50))
     control = ["<start_of_turn>", "<end_of_turn>"] if gemma else []
     ids = dict(pad_id=0, eos_id=1, bos_id=2, unk_id=3) if gemma else dict(unk_id=0, bos_id=1, eos_id=2, pad_id=-1)
+    model = io.BytesIO()  # a file's path would be kept in it
     sentencepiece.SentencePieceTrainer.Train(
-        input=str(corpus), model_prefix=str(folder / "tokenizer"), vocab_size=312, model_type=kind, byte_fallback=True,
+        sentence_iterator=iter(TEXT * 50), model_writer=model, vocab_size=312, model_type=kind, byte_fallback=True,
         character_coverage=0.98, user_defined_symbols=["\n\n"] if gemma else [], control_symbols=control,
         add_dummy_prefix=not gemma, split_digits=True, normalization_rule_name="identity", remove_extra_whitespaces=False,
         minloglevel=2, hard_vocab_limit=False, **ids)
-    corpus.unlink()
-    (folder / "tokenizer.vocab").unlink()
+    (folder / "tokenizer.model").write_bytes(model.getvalue())
     names = {"bos_token": "<bos>" if gemma else "<s>", "eos_token": "<eos>" if gemma else "</s>", "unk_token": "<unk>"}
     if gemma:  # sentencepiece names them otherwise
         names = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
@@ -133,7 +133,7 @@ def randomize(model, generator):
         p.data = p.data.bfloat16().float()  # as they are saved
     for name, buffer in model.named_buffers():
         if name.endswith("layer_scalar"):
-            buffer.data = buffer.data * 0.8
+            buffer.data = (buffer.data * 0.8).bfloat16().float()
 
 
 def with_mtp(tensors, generator, n_experts=0):
@@ -202,8 +202,10 @@ def encoded_texts(folder):
     return [[text, pieces.encode(text)] for text in TEXT]
 
 
+# Published models have truncate false: YaRN's ramp begins and ends between dimensions. GGUF files cannot say that, and
+# zinc, as llama.cpp, rounds to whole dimensions (docs/convert.md).
 def gpt_oss_rope():
-    return dict(rope_type="yarn", rope_theta=150000.0, factor=8.0, beta_fast=32.0, beta_slow=1.0, truncate=False,
+    return dict(rope_type="yarn", rope_theta=150000.0, factor=8.0, beta_fast=32.0, beta_slow=1.0, truncate=True,
                 original_max_position_embeddings=64)
 
 
@@ -302,10 +304,8 @@ def make(name):
     config._attn_implementation = "eager"
     model = getattr(transformers, model_class)(config).float().eval()
     randomize(model, generator)
-    model.to(options.get("dtype", torch.bfloat16)).save_pretrained(folder)
-    model.float()
-    if hasattr(model.config, "dtype"):
-        model.config.dtype = torch.float32
+    # Of a copy: the buffers of RoPE would be rounded too.
+    copy.deepcopy(model).to(options.get("dtype", torch.bfloat16)).save_pretrained(folder)
     tensors = safetensors.torch.load_file(folder / "model.safetensors")
     if options.get("mtp"):
         tensors = with_mtp(tensors, generator)
@@ -320,7 +320,8 @@ def make(name):
                                               "activation_scheme": "dynamic", "fmt": "e4m3"}
     (folder / "config.json").write_text(json.dumps(config_json, indent=1) + "\n")
     (folder / "generation_config.json").write_text(json.dumps(
-        {"do_sample": True, "temperature": 0.6, "top_k": 20, "top_p": 0.95, "bos_token_id": 1, "eos_token_id": [2, 3]}) + "\n")
+        {"do_sample": True, "temperature": 0.6, "top_k": 20, "top_p": 0.95, "bos_token_id": config.bos_token_id,
+         "eos_token_id": [config.eos_token_id, 3]}) + "\n")
     save_tensors(folder, tensors, options.get("shards"))
     make_tokenizer(folder)
     tokens = torch.randint(4, 256, (1, 24), generator=generator)
