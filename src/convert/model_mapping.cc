@@ -82,7 +82,9 @@ bool ModelMapping::find_blocks(const CheckpointTensor& weight, SourceMatrix& sou
     source.block_rows = sizes->get_array()[0].get_int64();
     source.block_columns = sizes->get_array()[1].get_int64();
   }
-  const bool is_valid = rows > 0 && source.block_rows > 0 && source.block_columns > 0;
+  constexpr int64_t kMaxBlock = 1 << 30;  // of a hostile config
+  const auto is_block = [](int64_t length) { return length > 0 && length <= kMaxBlock; };
+  const bool is_valid = rows > 0 && is_block(source.block_rows) && is_block(source.block_columns);
   return is_valid &&
          n_scales == n_rows / rows * ceil_div(rows, source.block_rows) * ceil_div(columns, source.block_columns);
 }
@@ -143,6 +145,8 @@ void ModelMapping::add(std::string_view name, std::string_view source, TensorOpt
   std::optional<SourceMatrix> from = matrix(*tensor);
   if (!from) return;
   from->transposed = options.transposed;
+  if (options.transposed && (dims.size() < 2 || from->scale))
+    return fail_with(bad_shape(*tensor, "matrices that are not FP8"));
   if (options.transposed) std::swap(dims[dims.size() - 1], dims[dims.size() - 2]);
   if (dims.size() < 2 && !options.rows.empty()) options.columns = std::move(options.rows), options.rows.clear();
   const auto replace = [&](size_t dim, const std::vector<int64_t>& indices) {
