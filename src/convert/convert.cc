@@ -242,7 +242,6 @@ Status write_gguf(const Conversion& conversion, const fs::path& path, const Writ
     ZINC_TRY(written, writer.write(tensor));
     for (const SourceMatrix& source : tensor.sources) conversion.checkpoint->release_pages(*source.tensor);
   }
-  if (callbacks.cancelled()) return fail(ErrorCode::cancelled, "interrupted; nothing was written");
   return file.commit();
 }
 

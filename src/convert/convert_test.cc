@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -13,6 +14,7 @@
 #include "gguf/gguf_file.h"
 #include "tests/support/contains_all.h"
 #include "tests/support/test_files.h"
+#include "text/tokenizer.h"
 
 namespace zinc {
 namespace {
@@ -139,6 +141,50 @@ TEST(Convert, larger_vocabulary_than_the_embedding_is_an_error) {
   const fs::path copy = copy_of("qwen2", folder);
   replace_in(copy / "tokenizer.json", "\"id\": 300", "\"id\": 3000");
   EXPECT_TRUE(contains_all(error_of(copy), {"3000", "320 rows"})) << error_of(copy);
+}
+
+// As Mistral's tokenizer.json: without scores, so the order of the merges must become the order of the scores.
+TEST(Convert, merges_of_a_vocabulary_with_byte_fallback_become_scores) {
+  const TestFolder folder;
+  const fs::path copy = copy_of("mistral", folder);
+  fs::remove(copy / "tokenizer.model");
+  fs::copy_file(kCheckpoints / "gemma4" / "tokenizer.json", copy / "tokenizer.json");
+  const auto conversion = plan_conversion(copy, {});
+  ASSERT_TRUE(conversion.ok()) << conversion.error().message;
+  ASSERT_TRUE(write_gguf(conversion.value(), folder / "out.gguf", {}).ok());
+  const auto file = GgufFile::open(folder / "out.gguf");
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  EXPECT_EQ(file.value().get<std::string_view>("tokenizer.ggml.model").value(), "llama");
+  EXPECT_EQ(file.value().find("tokenizer.ggml.merges"), nullptr);
+  const auto tokenizer = Tokenizer::load(file.value());
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
+  const auto scores = file.value().get<std::vector<double>>("tokenizer.ggml.scores").value();
+  const auto score = [&](const char* text) { return scores[static_cast<size_t>(*tokenizer.value().find(text))]; };
+  EXPECT_EQ(score(" t"), 0);  // the merges are "▁ t", "h e", "▁t he"
+  EXPECT_EQ(score("he"), -1);
+  EXPECT_EQ(score(" the"), -2);
+  EXPECT_LT(score("t"), -2);
+}
+
+TEST(Convert, added_tokens_are_control_tokens_only_if_they_are_special) {
+  const TestFolder folder;
+  const auto conversion = plan_conversion(kCheckpoints / "qwen2", {});
+  ASSERT_TRUE(conversion.ok()) << conversion.error().message;
+  ASSERT_TRUE(write_gguf(conversion.value(), folder / "out.gguf", {}).ok());
+  const auto file = GgufFile::open(folder / "out.gguf");
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  const auto tokens = file.value().get<std::vector<std::string_view>>("tokenizer.ggml.tokens").value();
+  const auto types = file.value().get<std::vector<int64_t>>("tokenizer.ggml.token_type").value();
+  const auto type = [&](std::string_view text) {
+    return static_cast<PieceType>(types[static_cast<size_t>(std::ranges::find(tokens, text) - tokens.begin())]);
+  };
+  EXPECT_EQ(type("<|im_end|>"), PieceType::control);
+  EXPECT_EQ(type("<tool_call>"), PieceType::user_defined);
+  EXPECT_EQ(type("he"), PieceType::normal);
+  EXPECT_EQ(type("[PAD319]"), PieceType::unused);
+  EXPECT_EQ(file.value().get<int64_t>("tokenizer.ggml.eos_token_id").value(), 2);
+  EXPECT_EQ(file.value().get<int64_t>("tokenizer.ggml.eot_token_id").value(), 3);
+  EXPECT_FALSE(file.value().get<bool>("tokenizer.ggml.add_bos_token").value());
 }
 
 TEST(Convert, folder_without_a_tokenizer_is_an_error) {
