@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cmath>
+#include <map>
 
 #include "base/sanitize_for_terminal.h"
 #include "base/thread_pool.h"
@@ -60,12 +61,15 @@ Status check_quantization(const CheckpointConfig& config) {
       config.name(), sanitize_for_terminal(method + (format.empty() ? "" : " " + format)));
 }
 
-// Of the first matrix, like every other in published checkpoints.
+// The type with most bytes in matrices: not that of a few f32 scales of FP8.
 const Format* checkpoint_format(const Checkpoint& checkpoint) {
+  std::map<const Format*, size_t> n_bytes;
   for (const CheckpointTensor& tensor : checkpoint.tensors()) {
-    if (tensor.tensor.shape.size() >= 2 && tensor.tensor.type->format) return tensor.tensor.type->format;
+    const Format* const format = tensor.tensor.type->format;
+    if (tensor.tensor.shape.size() >= 2 && format) n_bytes[format] += tensor.tensor.bytes.size();
   }
-  return find_format("bf16");
+  if (n_bytes.empty()) return find_format("bf16");
+  return std::ranges::max_element(n_bytes, {}, [](const auto& entry) { return entry.second; })->first;
 }
 
 // general.sampling.*: what generation_config.json recommends.

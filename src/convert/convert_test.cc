@@ -105,6 +105,17 @@ TEST(Convert, settings_that_the_architecture_does_not_have_are_errors) {
   }
 }
 
+TEST(Convert, default_type_is_that_of_the_checkpoint) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"qwen3", "f16"}, {"mistral", "f32"}, {"qwen2", "bf16"}, {"qwen3-fp8", "bf16"}, {"gpt-oss", "bf16"}};
+  for (const auto& [name, type] : cases) {
+    const auto conversion = plan_conversion(kCheckpoints / name, {});
+    ASSERT_TRUE(conversion.ok()) << conversion.error().message;
+    const auto q = std::ranges::find(conversion.value().tensors, "blk.0.attn_q.weight", &OutputTensor::name);
+    EXPECT_EQ(q->format->name, type) << name;
+  }
+}
+
 TEST(Convert, fp8_without_scales_is_an_error) {
   const TestFolder folder;
   const fs::path copy = copy_of("qwen3-fp8", folder);
@@ -278,6 +289,12 @@ TEST(Pretokenizer, rules_are_identified_by_their_text) {
   const json::value rules = parse_json(llama3).value().at("pre_tokenizer");
   EXPECT_EQ(identify_pretokenizer(rules, true), "llama-bpe");
   EXPECT_EQ(identify_pretokenizer(rules, false), "dbrx");
+  json::value removing = rules;
+  json::object& split = removing.at("pretokenizers").as_array()[0].as_object();
+  split["behavior"] = "Removed";  // of the words
+  EXPECT_EQ(identify_pretokenizer(removing, true), "");
+  split["invert"] = true;  // of what is between the words
+  EXPECT_EQ(identify_pretokenizer(removing, true), "llama-bpe");
 }
 
 TEST(SentencePieceModel, damaged_files_are_errors) {

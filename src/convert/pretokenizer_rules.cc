@@ -29,7 +29,7 @@ constexpr std::array kRules = {
         "gpt-4o", "gpt-4o"},
     RulesOfName{
         R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-        "", "tekken"},
+        "tekken", "tekken"},
     RulesOfName{"Digits\nByteLevel", "smollm", ""},
     RulesOfName{"ByteLevel", "gpt-2", ""},
 };
@@ -61,7 +61,8 @@ void append_steps(const json::value& value, std::string& steps) {
     const json::value* const pattern = object.if_contains("pattern");
     const std::string_view regex =
         pattern && pattern->is_object() ? text_of(pattern->get_object(), "Regex") : std::string_view();
-    const bool is_plain = text_of(object, "behavior") == "Isolated" || text_of(object, "behavior") == "Removed";
+    // The matches are the words; "Removed" drops what is between them, which for these rules is nothing.
+    const bool is_plain = text_of(object, "behavior") == (is_true(object, "invert", false) ? "Removed" : "Isolated");
     append(is_plain && !regex.empty() ? regex : "?");
   } else if (type == "ByteLevel") {
     if (is_true(object, "use_regex", true)) append(kGpt2Step);
