@@ -155,16 +155,17 @@ bool EngineLoop::shares_prefix_in_prefill(const RequestState& request) const {
 // one by one, whatever the steps are. Prompts whose rows are all output rows have no scan chunks: a step may have too
 // few output rows for one.
 int EngineLoop::scan_chunks_end(const RequestState& request) const {
-  return request.scores_prompt() ? 0 : request.prompt_size - request.prompt_size % scan_chunk_;
+  const bool has_scores = request.output.n_prompt_logprobs() >= 0;  // all of them or some may be known already
+  return has_scores ? 0 : request.prompt_size - request.prompt_size % scan_chunk_;
 }
 
-// The output of a resumed request is processed one by one again: no chunk has a whole scan chunk of it.
+// The output of a resumed request is processed one by one again: what would be a scan chunk of it is cut in half.
 PromptSplit EngineLoop::split_prompt(const RequestState& request) const {
   PromptSplit split{.chunk_ends = request.checkpoints};
   if (scan_chunk_ == 1) return split;
   split.aligned_end = request.scan_chunks_end;
-  for (int end = split.aligned_end + scan_chunk_ / 2; end < request.prefill_size; end += scan_chunk_) {
-    split.chunk_ends.push_back(end);
+  for (int at = split.aligned_end; at + scan_chunk_ <= request.prefill_size; at += scan_chunk_) {
+    split.chunk_ends.push_back(at + scan_chunk_ / 2);
   }
   return split;
 }
@@ -177,8 +178,11 @@ bool EngineLoop::admit(RequestState& request) {
   const int n_tokens = static_cast<int>(tokens.size());
   const bool needs_all = request.needs_whole_prompt();
   const int watermark = scheduler_.n_running() > 0 ? scheduler_.n_running() + 1 : 0;
-  std::optional<Admission> admission =
-      cache_->admit(tokens, needs_all ? 0 : n_tokens - 1, request.request.cache_namespace, watermark);
+  request.scan_chunks_end = scan_chunks_end(request);
+  // Another prompt may contain the output of a resumed request, in scan chunks.
+  const int n_reusable = scan_chunk_ > 1 ? request.scan_chunks_end : n_tokens;
+  std::optional<Admission> admission = cache_->admit(tokens, needs_all ? 0 : std::min(n_tokens - 1, n_reusable),
+                                                     request.request.cache_namespace, watermark);
   if (!admission) {
     request.admission_failed_at = cache_->version();
     return false;
@@ -189,7 +193,6 @@ bool EngineLoop::admit(RequestState& request) {
   request.is_running = true;
   request.prefill_size = n_tokens;
   request.n_cached_prefix = needs_all ? std::min(admission->n_common, n_tokens) : request.cache.n_tokens;
-  request.scan_chunks_end = scan_chunks_end(request);
   if (needs_checkpoints_) {
     request.checkpoints = choose_checkpoints(scan_chunk_ == 1 ? n_tokens : request.prompt_size, request.cache.n_tokens,
                                              request.request.boundaries, options_.checkpoint_interval, scan_chunk_);
