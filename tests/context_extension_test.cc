@@ -73,6 +73,23 @@ TEST(ContextExtension, short_requests_have_the_same_bits_beside_long_ones) {
   }
 }
 
+TEST(ContextExtension, a_prompt_of_1500_tokens_has_the_same_logits_with_and_without_an_extended_context) {
+  for (const char* name : {"qwen3", "qwen35"}) {
+    TinyModel model = without_extension(name);
+    std::ranges::find(model.metadata, "context_length", &TinyKey::name)->value = uint32_t{2048};
+    model.name += " 2048";
+    const std::unique_ptr<Engine> trained = serve(model, 2048), extended = serve(model, 8192);
+    EXPECT_EQ(extended->limits().rope_contexts.size(), 4u);
+    Request prompt = request(*trained, 1500, 2, 1);
+    prompt.options.n_top_logprobs = static_cast<int>(kTinyVocabulary);
+    const auto expected = run(*trained, prompt), output = run(*extended, prompt);
+    ASSERT_EQ(expected->output_tokens.at(0).top.size(), static_cast<size_t>(kTinyVocabulary));
+    EXPECT_TRUE(same_output(*output, *expected)) << name;
+    prompt.options.max_tokens = 600;  // does not fit in the trained context
+    EXPECT_NE(run(*extended, prompt)->output_tokens.at(0).logprob, expected->output_tokens.at(0).logprob) << name;
+  }
+}
+
 TEST(ContextExtension, a_long_request_has_the_bits_of_a_file_with_its_factor) {
   for (const char* name : kModels) {
     const std::unique_ptr<Engine> extended = serve(without_extension(name), kExtended);

@@ -206,7 +206,11 @@ TEST_F(ProgramTest, run_streams_the_text_it_reports) {
   const ProcessResult streamed = shell("$ZINC run $MODEL --temp 0 hello -n 8 --verbose");
   EXPECT_EQ(streamed.exit_code, 0);
   EXPECT_EQ(streamed.out, std::string(text.as_string()) + "\n");
-  EXPECT_TRUE(contains_all(streamed.err, {"prompt ", "generated 8 tokens", "max_tokens", "temp 0 (greedy)"}));
+  EXPECT_TRUE(
+      contains_all(streamed.err, {"prompt ", "generated 8 tokens", "max_tokens", "temp 0 (greedy)", "speculation: "}));
+  const std::string plain = shell("$ZINC run $MODEL --temp 0 hello -n 8 --verbose --speculate off").err;
+  EXPECT_TRUE(contains_all(plain, {"speculation: 0 of 0 drafted tokens accepted; steps: ", " with --speculate off"}))
+      << plain;
 }
 
 TEST_F(ProgramTest, run_reports_a_cut_off_answer_and_the_option_to_raise_the_limit) {

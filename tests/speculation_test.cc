@@ -332,6 +332,43 @@ TEST(SpeculationDrafters, a_drafter_that_fails_is_dropped_and_outputs_go_on) {
   EXPECT_EQ(engine->stats().speculation.n_drafts, 0u);
 }
 
+TEST(SpeculationDrafters, the_stats_say_why_steps_have_no_drafts) {
+  struct Wrong : Drafter {  // no sequence has this token
+    std::string_view name() const override { return "wrong"; }
+    Status draft(std::span<DraftQuery> queries) override {
+      for (DraftQuery& query : queries) query.draft.assign(static_cast<size_t>(query.max_tokens), 0);
+      return ok_status();
+    }
+  };
+  using enum DraftDecision;
+  using Steps = std::map<DraftDecision, uint64_t>;
+  const auto steps = [](SpeculationMode mode) {
+    EngineOptions options{.max_sequences = 1, .context = 256};
+    options.speculation.mode = mode;
+    if (mode == SpeculationMode::draft) {
+      options.speculation.replace_drafter = [](std::unique_ptr<Drafter>) { return std::make_unique<Wrong>(); };
+    }
+    const std::unique_ptr<Engine> engine = make_engine({.name = "qwen3-q8_0"}, options);
+    Request request = plain_request(*engine, 20, 200, 1);
+    request.options.sampling.logit_bias = {{.token = 0, .bias = -100}};
+    submit_and_run(*engine, request);
+    Steps counts;
+    for (const DraftDecision decision : {drafted, no_draft, not_paying, unmeasured, off}) {
+      counts[decision] = engine->stats().speculation.n_steps[static_cast<size_t>(decision)];
+    }
+    return counts;
+  };
+  EXPECT_EQ(steps(SpeculationMode::off),
+            (Steps{{drafted, 0}, {no_draft, 0}, {not_paying, 0}, {unmeasured, 0}, {off, 199}}));
+  Steps wrong = steps(SpeculationMode::draft);
+  EXPECT_GT(wrong[drafted], 0u);
+  EXPECT_GT(wrong[unmeasured], 0u);
+  EXPECT_GT(wrong[not_paying], 100u);
+  EXPECT_EQ(wrong[no_draft], 1u) << "before the last token";
+  EXPECT_EQ(wrong[drafted] + wrong[unmeasured] + wrong[not_paying], 198u);
+  EXPECT_GT(steps(SpeculationMode::ngram)[no_draft], 10u);
+}
+
 // The second token of every output was drafted; it is compared with its exact distribution.
 TEST(SpeculationDistribution, drafted_tokens_have_the_distribution_of_the_model) {
   constexpr int kDraws = 100'000, kBatch = 1000;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace zinc {
@@ -28,8 +29,20 @@ struct PageUse {
   int n_cached = 0;  // held only by the prefix cache: evictable
 };
 
+// What speculative decoding did in a step without prompt tokens.
+enum class DraftDecision : uint8_t {
+  drafted,
+  no_draft,    // no sequence had a draft: nothing to look up, or the request turned it off
+  not_paying,  // drafts would not be kMinDraftSpeedup times as fast
+  unmeasured,  // a step without drafts was measured, to compare with
+  off,
+};
+inline constexpr std::array<std::string_view, 5> kDraftDecisionNames = {"drafted", "no_draft", "not_paying",
+                                                                        "unmeasured", "off"};
+
 struct SpeculationStats {
-  uint64_t n_drafts = 0;  // verified
+  std::array<uint64_t, kDraftDecisionNames.size()> n_steps{};  // without prompt tokens, by DraftDecision
+  uint64_t n_drafts = 0;                                       // verified
   uint64_t n_drafted_tokens = 0, n_accepted_tokens = 0;
   double acceptance = 0;         // of the drafter used last, recently
   double predicted_speedup = 1;  // of the last step with a possible draft; below kMinDraftSpeedup nothing is drafted

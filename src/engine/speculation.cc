@@ -83,9 +83,12 @@ DraftCost Speculation::cost_of(int n_rows) const {
 bool Speculation::is_probe_due() const { return n_steps_since_draft_ >= kProbeInterval; }
 
 // Drafts are compared with plain steps of as many sequences: those have to be measured, and again from time to time.
-bool Speculation::may_draft(int n_rows) const {
+bool Speculation::may_draft(int n_rows) {
   if (ignores_cost_) return true;
-  return step_cost_.is_known(n_rows) && (is_probe_due() || can_drafts_pay(cost_of(n_rows)));
+  decision_ = DraftDecision::unmeasured;
+  if (!step_cost_.is_known(n_rows)) return false;
+  decision_ = DraftDecision::not_paying;
+  return is_probe_due() || can_drafts_pay(cost_of(n_rows));
 }
 
 // Sets lengths_ and drafters_. Returns whether any sequence drafts.
@@ -112,6 +115,8 @@ bool Speculation::choose(std::span<const DraftQuery> queries, int n_rows, Tokens
     if (tokens == Tokens::known) stats_.predicted_speedup = speedup;
     if (is_probe_due()) add_probes(n_rows);
   }
+  const bool has_drafter = std::ranges::any_of(drafters_, [](DrafterKind kind) { return kind != kNone; });
+  decision_ = has_drafter ? DraftDecision::not_paying : DraftDecision::no_draft;
   return std::ranges::any_of(lengths_, [](const DraftLength& length) { return length.n_tokens > 0; });
 }
 
@@ -199,6 +204,7 @@ void Speculation::observe_verification(RequestId id, int n_drafted, int n_tried,
 
 // A plain step that waited for the one before in vain is slower than one in a pipeline and does not count.
 void Speculation::observe_step(int n_rows, double seconds) {
+  ++stats_.n_steps[static_cast<size_t>(has_drafts_ ? DraftDecision::drafted : decision_)];
   if (!is_on()) return;
   if (has_drafts_ || !is_awaited_) step_cost_.observe(n_rows, std::max(0.0, seconds - draft_s_));
   draft_s_ = 0;

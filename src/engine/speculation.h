@@ -57,7 +57,7 @@ class Speculation {
   enum class Tokens : uint8_t { known, lack_last };
   bool uses_model_drafter(RequestId id) const;
   DraftCost cost_of(int n_rows) const;
-  bool may_draft(int n_rows) const;
+  bool may_draft(int n_rows);
   bool choose(std::span<const DraftQuery> queries, int n_rows, Tokens tokens);
   void choose_longest(int n_rows);
   void add_probes(int n_rows);
@@ -78,6 +78,7 @@ class Speculation {
   int n_steps_since_draft_ = 0;
   bool is_next_awaited_ = false;                  // wants_draft() was true: the next step is not pipelined
   bool is_awaited_ = false, has_drafts_ = false;  // of the step that was planned last
+  DraftDecision decision_ = DraftDecision::off;   // the last one
   std::vector<DraftLength> lengths_;              // of choose(), by query
   std::vector<DrafterKind> drafters_;
   SpeculationStats stats_;

@@ -361,7 +361,8 @@ TEST_F(ApiTest, metrics_are_histograms_under_vllms_names) {
         "vllm:time_to_first_token_seconds_bucket{model_name=\"scripted\",le=\"+Inf\"} 0",
         "vllm:num_requests_running{model_name=\"scripted\"} 0", "vllm:num_preemptions_total{model_name=\"scripted\"} 0",
         "vllm:request_success_total{model_name=\"scripted\",finished_reason=\"length\"} 0",
-        "zinc_prefix_lookups_total{model_name=\"scripted\",miss=\"diverged\"} 0"}) {
+        "zinc_prefix_lookups_total{model_name=\"scripted\",miss=\"diverged\"} 0",
+        "zinc_speculation_steps_total{model_name=\"scripted\",decision=\"not_paying\"} 0"}) {
     EXPECT_NE(text.find(line), std::string::npos) << line;
   }
 }

@@ -159,6 +159,17 @@ void write_finish_reasons(const std::vector<Snapshot>& snapshots, std::string& o
   }
 }
 
+void write_draft_decisions(const std::vector<Snapshot>& snapshots, std::string& out) {
+  header("zinc_speculation_steps_total", "counter",
+         "Steps without prompt tokens, by what speculative decoding did: drafted, or why not.", out);
+  for (const Snapshot& snapshot : snapshots) {
+    for (size_t i = 0; i < kDraftDecisionNames.size(); ++i) {
+      out += fmt::format("zinc_speculation_steps_total{{model_name=\"{}\",decision=\"{}\"}} {}\n", snapshot.model,
+                         kDraftDecisionNames[i], snapshot.stats.speculation.n_steps[i]);
+    }
+  }
+}
+
 struct KeyMetric {
   std::string_view name, type, help;
   double (*value)(const KeyUsage& usage);
@@ -203,6 +214,7 @@ std::string metrics_text(const ModelList& models, const ServerCounts& counts,
     }
   }
   write_finish_reasons(snapshots, out);
+  write_draft_decisions(snapshots, out);
   for (const NamedHistogram& histogram : kHistograms) {
     header(histogram.name, "histogram", histogram.help, out);
     for (const Snapshot& snapshot : snapshots) {

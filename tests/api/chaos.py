@@ -1,6 +1,7 @@
 """Randomly misbehaving clients:  chaos.py URL SECONDS [--key KEY] [--pid PID]
 Disconnects at random points, resets, slow readers, malformed HTTP, JSON and UTF-8, oversized requests, many choices,
-pipelined requests. Afterwards the server must be alive, answer a valid request, have no running or queued request, hold
+pipelined requests; and in between clients that know the right answer, with and without drafts (speculative decoding).
+Every answer must be right. Afterwards the server must be alive, answer a valid request, have no running or queued request, hold
 no KV page, and have finished as many requests as it accepted. With the server's PID (inside the caller's process tree or
 not) the clients start again, a SIGTERM follows, and the process must end soon after."""
 import argparse
@@ -189,16 +190,55 @@ def asks_properly(rng):
     assert got.startswith((b"HTTP/1.1 200", b"HTTP/1.1 503")), got[:200]
 
 
+QUESTIONS = [{"messages": [{"role": "user", "content": f"Question {i}: " + "one two three four " * i}], "max_tokens": 10 + 15 * i,
+              "temperature": [0, 0, 0.7, 1][i % 4], "seed": i, "logprobs": i % 2 == 0, "stream": False} for i in range(8)]
+
+
+def answer(question):
+    """The choices of a completion, and its usage. None if the server was busy."""
+    s = connect()
+    body = json.dumps(question).encode()
+    s.sendall(head("/v1/chat/completions", len(body), "Connection: close\r\n") + body)
+    got = read_response(s)
+    if not got:
+        raise ConnectionResetError("closed without a response")
+    if got.startswith((b"HTTP/1.1 429", b"HTTP/1.1 503")):
+        return None
+    assert got.startswith(b"HTTP/1.1 200"), got[:200]
+    completion = json.loads(got.split(b"\r\n\r\n", 1)[1])
+    return completion["choices"], completion["usage"]["completion_tokens_details"]
+
+
+def checks_an_answer(rng):
+    i = rng.randrange(len(QUESTIONS))
+    text = answers[i][0][0]["message"]["content"] or ""
+    cut = rng.randrange(len(text) + 1)
+    more = rng.choice([{}, {"prediction": {"type": "content", "content": text}},
+                       {"prediction": {"type": "content", "content": text[:cut] + "?" + text[cut:]}}])
+    mode = rng.choice(["auto", "ngram", "off"])
+    got = answer(QUESTIONS[i] | {"speculate": mode} | more)
+    if got is None:
+        return
+    choices, usage = got
+    n_accepted, n_rejected = usage["accepted_prediction_tokens"], usage["rejected_prediction_tokens"]
+    with lock:
+        counts["answers"] = counts.get("answers", 0) + 1
+        counts["accepted"] = counts.get("accepted", 0) + n_accepted
+    if choices != answers[i][0]:
+        raise AssertionError(f"a wrong answer with {mode} and {more}: {choices} instead of {answers[i][0]}")
+    assert mode != "off" or n_accepted == n_rejected == 0, usage
+
+
 def run(seed):
     rng = random.Random(seed)
     acts = [disconnects, disconnects, disconnects, reads_slowly, sends_garbage, sends_bad_bodies, disconnects_in_the_body, pipelines,
-            never_ends_a_chunk, disconnects_with_a_long_text, half_closes, asks_properly]
+            never_ends_a_chunk, disconnects_with_a_long_text, half_closes, asks_properly, checks_an_answer, checks_an_answer]
     while time.monotonic() < end and not stopping.is_set():
         act = rng.choice(acts)
         try:
             act(rng)
         except (ConnectionError, TimeoutError) as error:
-            if act is asks_properly and not stopping.is_set():
+            if act in (asks_properly, checks_an_answer) and not stopping.is_set():
                 raise AssertionError(f"a proper request failed: {error}") from error
         with lock:
             counts[act.__name__] = counts.get(act.__name__, 0) + 1
@@ -231,6 +271,7 @@ def is_running(pid):
 
 failures, stopping = [], threading.Event()
 threading.excepthook = lambda args: failures.append(args.exc_value)
+answers = [answer(question | {"speculate": "off"}) for question in QUESTIONS]
 for thread in run_all():
     thread.join()
 assert not failures, failures
@@ -246,7 +287,11 @@ for _ in range(1800):  # the last ones may be counted a moment after their respo
 assert health["active_requests"] == health["queued_requests"] == 0, health
 assert pages == 0, f"{pages} KV pages are still held"
 assert taken == ended, f"{taken} requests were accepted and {ended} finished"
-print(f"chaos for {seconds:.0f} s: {sum(counts.values())} clients, {taken:.0f} requests accepted and finished, 0 KV pages held; {counts}")
+n_answers, n_accepted = counts.pop("answers", 0), counts.pop("accepted", 0)
+n_drafted = numbers["vllm:spec_decode_num_draft_tokens_total"]
+print(f"chaos for {seconds:.0f} s: {sum(counts.values())} clients, {taken:.0f} requests accepted and finished, 0 KV pages held, "
+      f"{n_answers} answers compared, 0 wrong, {n_drafted:.0f} tokens drafted, {n_accepted} accepted; {counts}")
+assert n_answers > 0
 
 if options.pid:
     end = time.monotonic() + 120

@@ -44,6 +44,7 @@ class LocalModel {
     return !thinking ? recommended_ : *thinking ? recommended_thinking_ : recommended_answering_;
   }
   const ModelInstance& instance() const { return engine_->model(); }
+  EngineStats stats() const { return engine_->stats(); }
   int64_t trained_context() const { return instance().model().config.max_context; }
   const ThinkingSupport& thinking() const { return chat_.thinking; }
   bool takes_system() const { return chat_.prompt.chat_template().supports_system(); }

@@ -107,6 +107,26 @@ std::string figures_of(const Generated& answer, const SamplingParams& sampling, 
                      origin.empty() ? "" : fmt::format(" ({})", origin));
 }
 
+// What speculative decoding did in the steps after the prompt, and why it drafted nothing in the others.
+std::string speculation_text(const Usage& usage, const SpeculationStats& stats) {
+  using enum DraftDecision;
+  const auto n_steps = [&](DraftDecision decision) { return stats.n_steps[static_cast<size_t>(decision)]; };
+  std::string text = fmt::format("speculation: {} of {} accepted", usage.n_draft_accepted,
+                                 pluralize(usage.n_draft_accepted + usage.n_draft_rejected, "drafted token"));
+  constexpr std::pair<DraftDecision, std::string_view> kDecisions[] = {{drafted, "with drafts"},
+                                                                       {no_draft, "without a match"},
+                                                                       {not_paying, "where drafts would not pay"},
+                                                                       {unmeasured, "to measure"},
+                                                                       {off, "with --speculate off"}};
+  std::string_view separator = "; steps: ";
+  for (const auto& [decision, words] : kDecisions) {
+    if (n_steps(decision) == 0) continue;
+    text += fmt::format("{}{} {}", separator, n_steps(decision), words);
+    separator = ", ";
+  }
+  return stats.error.empty() ? text : text + "; the drafter failed: " + stats.error;
+}
+
 // Why the answer was cut off, and the option that raises the limit; empty: it was not.
 std::string truncation_note(const Options& options, StopReason reason, int context, int64_t trained,
                             bool is_reasoning) {
@@ -229,6 +249,7 @@ Status answer_prompt(const Options& options, const TraceFile& trace) {
   if (options.verbose) {
     print_stderr(device_text(options.model, model->instance()));
     print_stderr(figures_of(answer, sampling, options.sampling.uses_recommended() ? recommended.origin : ""));
+    print_stderr(speculation_text(answer.outcome.usage, model->stats().speculation));
   }
   const std::string truncation = truncation_note(options, answer.outcome.reason, model->limits().context,
                                                  model->trained_context(), view.is_reasoning());
@@ -317,7 +338,8 @@ std::function<Status()> declare(CLI::App& app) {
   declare_constraint_options(app, *options);
   declare_thinking_options(app, options->thinking);
   app.add_flag("--json", options->json, "print one JSON object instead of streaming");
-  app.add_flag("-v,--verbose", options->verbose, "print the device, the speed and the sampling on standard error");
+  app.add_flag("-v,--verbose", options->verbose,
+               "print the device, the speed, the sampling and the accepted drafts on standard error");
   declare_sampling_options(app, options->sampling);
   declare_speculation_option(app, options->speculation);
   declare_chat_template_option(app, options->model);
