@@ -262,11 +262,11 @@ TEST_F(ScanChunksTest, random_requests_have_the_output_of_a_single_sequence) {
       made.boundaries = {static_cast<int>(below(200)), static_cast<int>(below(400))};
       made.client = fmt::format("client {}", below(3));
       if (below(8) == 0) made.options.n_prompt_logprobs = 0;
-      if (below(2) == 0) made.options.stop_tokens = tokens(5, below(1000));  // ends with a step in flight
+      if (below(4) == 0) made.options.stop_tokens = tokens(5, below(1000));  // ends with a step in flight
       expected.push_back(alone(made));
       requests.push_back(std::move(made));
     }
-    LoopSetup setup{.n_pages = 24 + static_cast<int>(below(30)),
+    LoopSetup setup{.n_pages = 22 + static_cast<int>(below(20)),
                     .n_sequences = 1 + static_cast<int>(below(5)),
                     .step_tokens = kScanChunk + static_cast<int>(below(200)),
                     .can_sample_on_device = below(2) == 0};

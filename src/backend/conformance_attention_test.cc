@@ -4,6 +4,8 @@
 #include <cmath>
 #include <map>
 
+#include "graph/cache_spec.h"
+#include "tensor/hadamard.h"
 #include "tests/support/conformance.h"
 
 namespace zinc::conformance {
@@ -26,6 +28,16 @@ Doubles through_cache(const Doubles& values, const Format& format) {
   format.quantize(in, blocks);
   format.dequantize(blocks, out);
   return Doubles(out.begin(), out.end());
+}
+
+Doubles key_through_cache(Doubles keys, const Format& format) {
+  if (!transforms_keys(format)) return through_cache(keys, format);
+  std::vector<float> k(keys.begin(), keys.end());
+  hadamard_32(k, kKeyFactor);
+  keys = through_cache(Doubles(k.begin(), k.end()), format);
+  k.assign(keys.begin(), keys.end());
+  hadamard_32(k, kQueryFactor);
+  return Doubles(k.begin(), k.end());
 }
 
 using History = std::map<int, std::vector<std::pair<Doubles, Doubles>>>;  // slot -> keys and values by position
@@ -73,7 +85,7 @@ Case make_attention(std::string_view name, const AttentionShape& s, const std::v
   return m.finish(m.g().attention({in[0], in[1], in[2], sinks}, params), steps, [=](const Token& token) {
     auto& past = (*history)[token.slot];
     past.resize(static_cast<size_t>(token.position));  // position 0 starts a new sequence
-    past.emplace_back(through_cache(token.in[1], *s.kv_format), through_cache(token.in[2], *s.kv_format));
+    past.emplace_back(key_through_cache(token.in[1], *s.kv_format), through_cache(token.in[2], *s.kv_format));
     return attend(token, s, sink_values, *history);
   });
 }
@@ -142,7 +154,7 @@ Case make_gated(std::string_view name, const AttentionShape& s, std::string_view
                                                       {{0, 293, 8}, {1, 23, 7}}};
   const auto history = std::make_shared<History>();
   return m.finish(out, steps, [=](const Token& token) {
-    (*history)[token.slot].emplace_back(through_cache(token.in[1], *s.kv_format),
+    (*history)[token.slot].emplace_back(key_through_cache(token.in[1], *s.kv_format),
                                         through_cache(token.in[2], *s.kv_format));
     const size_t dim = static_cast<size_t>(s.k_dim), heads = static_cast<size_t>(s.heads), width = heads * dim;
     Token prepared = token;

@@ -7,7 +7,7 @@
 namespace zinc {
 namespace {
 
-constexpr std::string_view kLayout = "1";  // of pages and states in memory; increase it if a backend changes the layout
+constexpr std::string_view kLayout = "2";  // of pages and states in memory; increase it if a backend changes the layout
 constexpr size_t kHeadBytes = size_t{8} << 20;  // covers metadata, tokenizer and tensor list of every published model
 constexpr size_t kSamples = 512, kSampleBytes = 4096;
 

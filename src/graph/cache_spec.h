@@ -50,6 +50,9 @@ std::vector<PageGroup> page_groups(std::span<const LayerCache> layers);
 size_t page_bytes(const PageGroup& group, std::span<const LayerCache> layers, const Format& kv_format);
 size_t state_bytes(std::span<const LayerCache> layers);
 
+// Whether keys are stored after a Hadamard transform, and queries transformed like them (tensor/hadamard.h).
+inline bool transforms_keys(const Format& kv_format) { return kv_format.block_bytes < kv_format.block_elems; }
+
 // Whether every head's keys and values are whole blocks of the format; the error names an alternative.
 Status check_kv_blocks(const Format& kv_format, std::span<const LayerCache> layers);
 

@@ -91,8 +91,12 @@ struct KvLayout {
   void (*attend)(const AttentionTask& task);
 };
 
-constexpr size_t attention_scratch_floats(int k_dim, int v_dim) {
+// A dequantized page, then the queries as the keys need them.
+constexpr size_t attention_page_floats(int k_dim, int v_dim) {
   return (static_cast<size_t>(k_dim) + padded_to_16(v_dim)) * 32;
+}
+constexpr size_t attention_scratch_floats(int k_dim, int v_dim) {
+  return attention_page_floats(k_dim, v_dim) + static_cast<size_t>(k_dim) * kMaxAttentionRows;
 }
 
 // Defined per CPU architecture (isa/choose_*.cc).

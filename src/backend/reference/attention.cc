@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "backend/reference/kernels.h"
+#include "tensor/hadamard.h"
 
 namespace zinc::reference {
 namespace {
@@ -23,11 +24,13 @@ void write_kv(const Node& node, const StepState& step, int layer) {
     const int32_t position = step.inputs.positions[static_cast<size_t>(t)];
     const int seq = step.seq_of_token[static_cast<size_t>(t)];
     const PageId page = page_at(step, step.cache.group_of(layer), seq, position);
-    const std::span<const float> k = step.row(node.in[1], t), v = step.row(node.in[2], t);
+    const std::span<const float> row = step.row(node.in[1], t), v = step.row(node.in[2], t);
+    std::vector<float> k(row.begin(), row.end());
+    if (transforms_keys(format)) hadamard_32(k, kKeyFactor);
     for (int h = 0; h < kv.kv_heads; ++h) {
       const size_t head = static_cast<size_t>(h);
       const int offset = position % kPageTokens;
-      format.quantize(k.subspan(head * k_dim, k_dim), step.cache.key_row(layer, page, offset, h));
+      format.quantize(std::span(k).subspan(head * k_dim, k_dim), step.cache.key_row(layer, page, offset, h));
       format.quantize(v.subspan(head * v_dim, v_dim), step.cache.value_row(layer, page, offset, h));
     }
   }
@@ -47,12 +50,13 @@ void attend(const HeadTask& task, const StepState& step) {
   const Format& format = step.cache.kv_format();
   const int group = step.cache.group_of(task.layer);
   std::vector<float> scores(static_cast<size_t>(task.last - task.first + 1));
-  std::vector<float> key(task.q.size()), value(task.out.size());
+  std::vector<float> key(task.q.size()), value(task.out.size()), q(task.q.begin(), task.q.end());
+  if (transforms_keys(format)) hadamard_32(q, kQueryFactor);
   float largest = task.sink ? *task.sink : -std::numeric_limits<float>::infinity();
   for (int32_t p = task.first; p <= task.last; ++p) {
     const PageId page = page_at(step, group, task.seq, p);
     format.dequantize(step.cache.key_row(task.layer, page, p % kPageTokens, task.kv_head), key);
-    float score = dot(task.q, key) * task.params.scale;
+    float score = dot(q, key) * task.params.scale;
     if (task.params.softcap > 0) score = task.params.softcap * std::tanh(score / task.params.softcap);
     scores[static_cast<size_t>(p - task.first)] = score;
     largest = std::max(largest, score);

@@ -228,13 +228,15 @@ ZINC_DEVICE void attend_chunk(const AttentionParams& p, const Tile& tile, const 
   __syncthreads();
 }
 
-template <int N>
+template <class Kv, int N>
 ZINC_DEVICE void start_tile(const AttentionParams& p, const Tile& tile, const Smem& smem) {
   const int k_dim = padded(p.kv.k_dim), v_dim = padded(p.kv.v_dim);
   for (int i = static_cast<int>(threadIdx.x); i < N * k_dim; i += kThreads) {
     const int r = min(i / k_dim, tile.n_rows - 1), k = i % k_dim;  // rows past the last repeat it
     const long long token = tile.first_token + r / tile.n_heads, head = tile.first_head + r % tile.n_heads;
-    smem.q[i] = k < p.kv.k_dim ? p.q[(token * p.n_heads + head) * p.kv.k_dim + k] : 0.0f;
+    float q[1] = {k < p.kv.k_dim ? p.q[(token * p.n_heads + head) * p.kv.k_dim + k] : 0.0f};
+    transform_query<Kv>(q);
+    smem.q[i] = q[0];
   }
   for (int i = static_cast<int>(threadIdx.x); i < tile.n_rows * v_dim; i += kThreads) smem.result[i] = 0;
   if (static_cast<int>(threadIdx.x) < tile.n_rows) smem.all[threadIdx.x] = {neg_inf(), 0.0f};
@@ -243,7 +245,7 @@ ZINC_DEVICE void start_tile(const AttentionParams& p, const Tile& tile, const Sm
 
 template <class Kv, int N>
 ZINC_DEVICE void attend_tile(const AttentionParams& p, const Tile& tile, const Smem& smem) {
-  start_tile<N>(p, tile, smem);
+  start_tile<Kv, N>(p, tile, smem);
   for (int chunk = tile.oldest / kChunkPositions; chunk <= tile.last_position() / kChunkPositions; ++chunk) {
     attend_chunk<Kv, N>(p, tile, smem, chunk, 0, false);
   }
@@ -323,7 +325,7 @@ ZINC_DEVICE void attention_units(const AttentionParams& p) {
     tile.n_partials = tile.first_position / kChunkPositions - first + 1;
     tile.partial = p.partial + static_cast<long long>(unit.first_partial) * p.n_heads * (p.kv.v_dim + 2);
     const bool is_split = unit.n_units > 1;
-    start_tile<N>(p, tile, smem);
+    start_tile<Kv, N>(p, tile, smem);
     for (int chunk = unit.first_chunk; chunk < unit.end_chunk; ++chunk) {
       attend_chunk<Kv, N>(p, tile, smem, chunk, chunk - first, is_split);
     }
@@ -373,8 +375,13 @@ ZINC_DEVICE void attention_decode(const AttentionDecodeParams& params) {
   wait_dependency();
   const bool has_newest = (last - first) % n_splits == split && params.parts[kKey].x;
   if (warp_id() < N) {
-    prepare_head(params.parts[kQuery], 0, tile.first_head + min(warp_id(), tile.n_heads - 1),
-                 smem.q + warp_id() * padded(p.kv.k_dim));
+    float* values = smem.q + warp_id() * padded(p.kv.k_dim);
+    prepare_head(params.parts[kQuery], 0, tile.first_head + min(warp_id(), tile.n_heads - 1), values);
+    for (int i = lane_id(); Kv::kTransformsKeys && i < padded(p.kv.k_dim); i += 32) {
+      float q[1] = {values[i]};
+      transform_query<Kv>(q);
+      values[i] = q[0];
+    }
   } else if (has_newest && warp_id() < N + 2) {  // blocks that share a KV head write the same bytes
     const int part = warp_id() - N + kKey;
     float* values = smem.partial + part * kMaxHeadDim;

@@ -351,7 +351,10 @@ struct HeadDestination {
     keep_in_register(page);
   }
 
-  ZINC_DEVICE void store(const DecodeBlock& block, const Vec8& x) const {
+  ZINC_DEVICE void store(const DecodeBlock& block, Vec8 x) const {
+    if constexpr (Kv::kTransformsKeys) {
+      if (part != kValue) hadamard_32(x.v, part == kKey ? kKeyFactor : kQueryFactor);
+    }
     uint4 f16 = to_f16(x);
     if constexpr (Kv::kBits == 16) {
       if (page) *reinterpret_cast<uint4*>(page) = f16;

@@ -10,8 +10,10 @@ template <class Kv>
 ZINC_DEVICE void write_block(const KvLayer& kv, u8* keys, bool is_key, int page_offset, int block, float x) {
   const int i = block * 32 + lane_id();
   if (is_key) {
+    float key[1] = {x};
+    transform_key<Kv>(key);
     Kv::write(keys + key_offset<Kv>(page_offset, i),
-              keys + scales_offset<Kv>(kv.k_dim) + (block * kPageTokens + page_offset) * Kv::kScaleBytes, x);
+              keys + scales_offset<Kv>(kv.k_dim) + (block * kPageTokens + page_offset) * Kv::kScaleBytes, key[0]);
   } else {
     u8* values = keys + kv.value_begin;
     Kv::write(values + value_offset<Kv>(page_offset, padded(kv.v_dim), i),

@@ -358,7 +358,9 @@ __device__ __noinline__ void quantize_segment(const float* x, const Q8Activation
 // A pair of a query as f16, zero past its end.
 ZINC_DEVICE void store_query(u32* to, const float* q, int k_dim, int pair) {
   const int k = 2 * pair;
-  to[pair] = pack_f16x2(k < k_dim ? q[k] : 0.0f, k + 1 < k_dim ? q[k + 1] : 0.0f);
+  float x[2] = {k < k_dim ? q[k] : 0.0f, k + 1 < k_dim ? q[k + 1] : 0.0f};
+  transform_query<Kv>(x);
+  to[pair] = pack_f16x2(x[0], x[1]);
 }
 ZINC_DEVICE int query_stride(int k_dim) { return padded(k_dim) / 2 + 4; }  // padded against bank conflicts
 

@@ -11,15 +11,19 @@ ZINC_DEVICE void load_queries(const DecodeBlock& block, long long token) {
   constexpr int kPieces = kKeyBlocks * 4;  // of eight elements
   const AttentionParams& p = block.p;
   const float* q = p.q + (token * p.n_heads + block.first_head) * kKeyDim;
+  const int n_pieces = block.n_heads * kPieces;
+  const auto has_piece = [&](int i) { return Kv::kTransformsKeys ? i - lane_id() < n_pieces : i < n_pieces; };
 #pragma unroll 1
-  for (int i = thread_of_unit(); i < block.n_heads * kPieces; i += kThreads) {
-    const int row = i / kPieces, dim = i % kPieces * 8;
+  for (int i = thread_of_unit(); has_piece(i); i += kThreads) {
+    const int row = Kv::kTransformsKeys ? min(i / kPieces, block.n_heads - 1) : i / kPieces, dim = i % kPieces * 8;
     Vec8 x;
     if constexpr (kKeyDim % 4 == 0) {
       x = load_uncached(q + row * kKeyDim + dim, kKeyDim - dim);
     } else {
       for (int e = 0; e < 8; ++e) x.v[e] = dim + e < kKeyDim ? __ldcg(q + row * kKeyDim + dim + e) : 0.0f;
     }
+    transform_query<Kv>(x.v);
+    if (i >= n_pieces) break;
     const uint4 f16 = to_f16(x);
     u32* to = block.smem.q + row * kQueryStride + dim;
     reinterpret_cast<uint4*>(to)[0] = make_uint4(f16.x, 0, f16.y, 0);

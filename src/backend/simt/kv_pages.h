@@ -1,12 +1,48 @@
 // The pages of the KV cache, and the merge of softmax partials. A head's keys in a page are a panel of 32 positions in
 // pieces of 16 bytes, one lane per position; its values are rows. Scales of quantized elements follow them.
 // A file of kv_format/ defines `Kv`: kBits and kPieceElems (elements of a piece), how an element is read and written,
-// and for quantized formats (a scale per 32 elements) the types of 8 and 16 elements and their conversion to f16.
+// whether keys and queries are transformed (kTransformsKeys), and for quantized formats (a scale per 32 elements) the
+// types of 8 and 16 elements and their conversion to f16.
 #pragma once
 
 #include "backend/simt/quantize.h"
 
 namespace zinc::simt {
+
+// The Hadamard transform of blocks of 32 elements (tensor/hadamard.h), spread over lanes as 1, 2 or 8 elements each.
+// REQUIRES: all lanes call.
+template <int n>
+ZINC_DEVICE void hadamard_32(float (&x)[n], float factor) {
+#pragma unroll
+  for (int step = 1; step < n; step *= 2) {
+#pragma unroll
+    for (int i = 0; i < n; ++i) {
+      if (i & step) continue;
+      const float a = x[i], b = x[i + step];
+      x[i] = a + b;
+      x[i + step] = a - b;
+    }
+  }
+#pragma unroll
+  for (int step = 1; step < 32 / n; step *= 2) {
+#pragma unroll
+    for (int i = 0; i < n; ++i) {
+      const float other = __shfl_xor_sync(0xFFFFFFFFu, x[i], step);
+      x[i] = lane_id() & step ? other - x[i] : x[i] + other;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < n; ++i) x[i] *= factor;
+}
+inline constexpr float kKeyFactor = 0.25f, kQueryFactor = 0.125f;  // of hadamard_32
+template <class Kv, int n>
+ZINC_DEVICE void transform_key(float (&x)[n]) {
+  if constexpr (Kv::kTransformsKeys) hadamard_32(x, kKeyFactor);
+}
+template <class Kv, int n>
+ZINC_DEVICE void transform_query(float (&x)[n]) {
+  if constexpr (Kv::kTransformsKeys) hadamard_32(x, kQueryFactor);
+}
 
 // Absolute maximum of a block spread over four lanes.
 ZINC_DEVICE float amax_of_4_lanes(const Vec8& x) {

@@ -213,8 +213,23 @@ void add_block(const AttentionTask& task, int first, int end) {
   }
 }
 
+// The task with its queries transformed like the keys, behind the page in its scratch.
+void transform_queries(AttentionTask& task, const float** rows) {
+  const size_t k_dim = static_cast<size_t>(task.k_dim);
+  float* to = task.scratch + attention_page_floats(task.k_dim, task.v_dim);
+  for (int r = 0; r < task.n_rows; ++r, to += k_dim) {
+    std::copy_n(task.q[r], k_dim, to);
+    for (size_t i = 0; i < k_dim; i += 32) hadamard_32(to + i, kQueryFactor);
+    rows[r] = to;
+  }
+  task.q = rows;
+}
+
 template <class Page>
-void attend(const AttentionTask& task) {
+void attend(const AttentionTask& given) {
+  AttentionTask task = given;
+  const float* transformed[kMaxAttentionRows];
+  if constexpr (Page::kTransformsKeys) transform_queries(task, transformed);
   for (int r = 0; r < task.n_rows; ++r) {
     task.rows[r] = kEmptySoftmax;
     std::fill_n(task.acc[r], padded_to_16(task.v_dim), 0.0f);

@@ -3,21 +3,38 @@
 // quants. A page type defines how 16 elements are loaded as floats, and how one position is written.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 
 #include "backend/cpu/kernel/vector_math.h"
 #include "graph/cache_spec.h"
+#include "tensor/hadamard.h"
 #include "tensor/half.h"
 
 namespace zinc::cpu::ZINC_ISA {
 
 static_assert(kPageTokens == 32, "two vectors of positions per page");
 
+// The Hadamard transform of a block (tensor/hadamard.h).
+inline void hadamard_32(float* x, float factor) {
+  for (size_t step = 1; step < 32; step *= 2) {
+    for (size_t first = 0; first < 32; first += 2 * step) {
+      for (size_t i = first; i < first + step; ++i) {
+        const float a = x[i], b = x[i + step];
+        x[i] = a + b;
+        x[i + step] = a - b;
+      }
+    }
+  }
+  for (size_t i = 0; i < 32; ++i) x[i] *= factor;
+}
+
 // Kind: Stored (the element type), load(const Stored*) -> F, store(Stored*, float).
 template <class Kind>
 struct PlainPage {
   using Stored = typename Kind::Stored;
   static constexpr int kValueBytes = sizeof(Stored);
+  static constexpr bool kTransformsKeys = false;
   static size_t key_bytes(int k_dim) { return static_cast<size_t>(k_dim) * kPageTokens * sizeof(Stored); }
   static size_t value_bytes(int v_dim) { return key_bytes(v_dim); }
 
@@ -59,6 +76,7 @@ using F16Page = PlainPage<F16Element>;
 // Scales f16 [dim / 32][32 positions], then quants. REQUIRES: dimensions in multiples of 32.
 struct Q8Page {
   static constexpr int kValueBytes = 1;
+  static constexpr bool kTransformsKeys = false;
   static size_t scale_bytes(int dim) { return static_cast<size_t>(dim / 32) * kPageTokens * 2; }
   static size_t key_bytes(int k_dim) { return static_cast<size_t>(k_dim) * kPageTokens + scale_bytes(k_dim); }
   static size_t value_bytes(int v_dim) { return key_bytes(v_dim); }
@@ -108,10 +126,11 @@ struct Q8Page {
   size_t v_dim;
 };
 
-// Scales as in Q8Page, then quants of four bits: dimension d of a block of 32 is in the low nibble, d + 16 in the high
-// one. REQUIRES: dimensions in multiples of 32.
+// Keys after a Hadamard transform. Scales as in Q8Page, then quants of four bits: dimension d of a block of 32 is in
+// the low nibble, d + 16 in the high one. REQUIRES: dimensions in multiples of 32.
 struct Q4Page {
   static constexpr int kValueBytes = 1;  // for prefetching: twice what is read
+  static constexpr bool kTransformsKeys = true;
   static size_t scale_bytes(int dim) { return Q8Page::scale_bytes(dim); }
   static size_t key_bytes(int k_dim) { return static_cast<size_t>(k_dim / 2) * kPageTokens + scale_bytes(k_dim); }
   static size_t value_bytes(int v_dim) { return key_bytes(v_dim); }
@@ -142,17 +161,21 @@ struct Q4Page {
   F load_values_16(size_t i) const { return value(i / v_dim, i % v_dim); }
 
   static void write_key(const float* k, int k_dim, int position, std::byte* region) {
-    write(k, k_dim, position, region, kPageTokens, static_cast<size_t>(position));
+    write<true>(k, k_dim, position, region, kPageTokens, static_cast<size_t>(position));
   }
   static void write_value(const float* v, int n, int position, std::byte* region) {
-    write(v, n, position, region, 1, static_cast<size_t>(position) * static_cast<size_t>(n / 2));
+    write<false>(v, n, position, region, 1, static_cast<size_t>(position) * static_cast<size_t>(n / 2));
   }
 
   // Rounds as tensor/format/q4_0.cc. Byte i of the position goes to quants[begin + i * stride].
-  static void write(const float* x, int dim, int position, std::byte* region, size_t stride, size_t begin) {
+  template <bool is_key>
+  static void write(const float* from, int dim, int position, std::byte* region, size_t stride, size_t begin) {
     uint16_t* scales = reinterpret_cast<uint16_t*>(region) + position;
     uint8_t* quants = reinterpret_cast<uint8_t*>(region + scale_bytes(dim)) + begin;
-    for (size_t b = 0; b < static_cast<size_t>(dim / 32); ++b, x += 32) {
+    for (size_t b = 0; b < static_cast<size_t>(dim / 32); ++b) {
+      float x[32];
+      std::copy_n(from + b * 32, 32, x);
+      if constexpr (is_key) hadamard_32(x, kKeyFactor);
       float positive = 0, negative = 0;  // largest magnitudes
       for (size_t i = 0; i < 32; ++i) {
         positive = x[i] > positive ? x[i] : positive;

@@ -7,6 +7,7 @@ namespace zinc::simt {
 
 struct Kv {
   static constexpr int kPieceElems = 8, kBits = 16, kScaleBytes = 0;
+  static constexpr bool kTransformsKeys = false;
   static ZINC_DEVICE float element(const uint4& p, int k) {
     const u32 pair = k / 2 == 0 ? p.x : k / 2 == 1 ? p.y : k / 2 == 2 ? p.z : p.w;
     return k % 2 == 0 ? low_half(pair) : high_half(pair);

@@ -7,6 +7,7 @@ namespace zinc::simt {
 
 struct Kv {
   static constexpr int kPieceElems = 4, kBits = 32, kScaleBytes = 0;
+  static constexpr bool kTransformsKeys = false;
   static ZINC_DEVICE float element(const uint4& p, int k) {
     return __uint_as_float(k == 0 ? p.x : k == 1 ? p.y : k == 2 ? p.z : p.w);
   }

@@ -11,6 +11,7 @@ struct Kv {
   using Eight = uint2;
   using Sixteen = uint4;
   static constexpr int kPieceElems = 16, kBits = 8, kScaleBytes = 1;
+  static constexpr bool kTransformsKeys = false;
   static ZINC_DEVICE float power(u32 exponent) { return __uint_as_float(exponent << 23); }
   static ZINC_DEVICE float element(const uint4& p, int k) {
     const u32 word = k / 4 == 0 ? p.x : k / 4 == 1 ? p.y : k / 4 == 2 ? p.z : p.w;

@@ -1,6 +1,6 @@
 // Four bits minus 8, then an f16 scale per 32: keys' by position, values' by row. The elements of Q4_0
-// (tensor/format/q4_0.cc). Of eight elements in a word, 2 k is at bit 4 k and 2 k + 1 at bit 16 + 4 k: a shift and a
-// mask give the pair as it is in f16.
+// (tensor/format/q4_0.cc), of keys after transform_key. Of eight elements in a word, 2 k is at bit 4 k and 2 k + 1 at
+// bit 16 + 4 k: a shift and a mask give the pair as it is in f16.
 #pragma once
 
 #include "backend/simt/kv_pages.h"
@@ -12,6 +12,7 @@ struct Kv {
   using Eight = u32;
   using Sixteen = uint2;
   static constexpr int kPieceElems = 32, kBits = 4, kScaleBytes = 2;
+  static constexpr bool kTransformsKeys = true;
   static ZINC_DEVICE int shift_of(int i) { return 4 * (i % 8 / 2) + 16 * (i % 2); }
   static ZINC_DEVICE float element_of(u32 word, int i) {
     return static_cast<float>(static_cast<int>(word >> shift_of(i) & 15u) - 8);

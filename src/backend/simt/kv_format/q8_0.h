@@ -20,6 +20,7 @@ struct Kv {
   using Eight = uint2;
   using Sixteen = uint4;
   static constexpr int kPieceElems = 16, kBits = 8, kScaleBytes = 2;
+  static constexpr bool kTransformsKeys = false;
   static ZINC_DEVICE float element(const uint4& p, int k) {
     const u32 word = k / 4 == 0 ? p.x : k / 4 == 1 ? p.y : k / 4 == 2 ? p.z : p.w;
     return static_cast<float>(static_cast<signed char>(word >> 8 * (k % 4) & 255u));

@@ -134,6 +134,21 @@ bool merge_splits(int n_chunks, int n_own_chunks) {
   return true;
 }
 
+// Elements of row r, zero past the end of the head; rows past the end of the tile repeat the last.
+vec4 query_vec4(int r, int vec4_idx) {
+  r = min(r, tile_rows - 1);
+  int row = (row_token(r) * p.n_heads + row_head(r)) * p.kv.k_dim;
+  vec4 q = vec4(0);
+  if ((p.kv.k_dim & 3) == 0) {
+    if (4 * vec4_idx < p.kv.k_dim) q = FloatQuads(p.q).data[row / 4 + vec4_idx];
+  } else {
+    [[unroll]] for (int k = 0; k < 4; ++k) {
+      if (4 * vec4_idx + k < p.kv.k_dim) q[k] = Floats(p.q).data[row + 4 * vec4_idx + k];
+    }
+  }
+  return q;
+}
+
 void load_queries(bool is_warm_up) {
   if (kFused != 0) {  // one warp per row, plus one each for the new key and value if they belong to this workgroup's chunks
     int chunk = tile_position / kChunkPositions - tile_oldest / kChunkPositions;
@@ -146,6 +161,7 @@ void load_queries(bool is_warm_up) {
       uint64_t page = is_new ? keys_of(tile_position) + uint64_t(qkv == kValue ? p.kv.value_begin : 0) : 0ul;
       if (first == 0 && !is_warm_up) wait_producers(p.sync);
       prepare_head(p.parts[qkv], tile_token, head, is_row || is_new);
+      if (kTransformsKeys) transform_head(kKeyDim, kQueryFactor, is_row);
       store_head(page, qkv == kKey, qkv == kKey ? kKeyDim : kValueDim, tile_position, is_new && !is_warm_up);
       if (is_row) {
         for (int i = lane_id(); i < kKeyDim / 4; i += 32) store_query(item, i, head_vec4(4 * i));
@@ -154,18 +170,19 @@ void load_queries(bool is_warm_up) {
     groupMemoryBarrier();  // publishes the new key and value; only this workgroup reads them
     return;
   }
-  for (int i = thread_id(); i < N * kKeyDim / 4; i += kThreads) {
-    int r = min(i / (kKeyDim / 4), tile_rows - 1), vec4_idx = i % (kKeyDim / 4);  // rows past the end repeat the last
-    int row = (row_token(r) * p.n_heads + row_head(r)) * p.kv.k_dim;
-    vec4 q = vec4(0);
-    if ((p.kv.k_dim & 3) == 0) {
-      if (4 * vec4_idx < p.kv.k_dim) q = FloatQuads(p.q).data[row / 4 + vec4_idx];
-    } else {
-      [[unroll]] for (int k = 0; k < 4; ++k) {
-        if (4 * vec4_idx + k < p.kv.k_dim) q[k] = Floats(p.q).data[row + 4 * vec4_idx + k];
-      }
+  if (kTransformsKeys) {  // a block of 32 per thread
+    for (int i = thread_id(); i < N * kKeyDim / 32; i += kThreads) {
+      int r = i / (kKeyDim / 32), block = i % (kKeyDim / 32);
+      vec4 q[8];
+      [[unroll]] for (int k = 0; k < 8; ++k) q[k] = query_vec4(r, block * 8 + k);
+      hadamard_32(q, kQueryFactor);
+      [[unroll]] for (int k = 0; k < 8; ++k) store_query(r, block * 8 + k, q[k]);
     }
-    store_query(i / (kKeyDim / 4), vec4_idx, q);
+    return;
+  }
+  for (int i = thread_id(); i < N * kKeyDim / 4; i += kThreads) {
+    int r = i / (kKeyDim / 4), vec4_idx = i % (kKeyDim / 4);
+    store_query(r, vec4_idx, query_vec4(r, vec4_idx));
   }
 }
 

@@ -1,4 +1,5 @@
 // The paged KV cache of one layer: addresses of pages, and what its formats share. A file of kv_format/ defines
+//   kTransformsKeys                                    whether keys and queries get a Hadamard transform
 //   load_key_block(keys, k_dim, position, block, key)  elements 32 * block .. + 31 of the key at a position of a page
 //   load_value(values, v_dim, position, i)             elements i .. i + 3 of the value at a position of a page
 //   encode_kv_vec4(x)                                  four elements in the format; eight neighboring threads have a block of 32.
@@ -24,6 +25,26 @@ float as_half(float x) {
   if (x < 6.103515625e-5) return roundEven(x * 16777216.0) / 16777216.0;
   uint bits = floatBitsToUint(x);
   return uintBitsToFloat((bits + 0xFFFu + (bits >> 13 & 1u)) & ~0x1FFFu);
+}
+
+// The Hadamard transform of a block of 32 elements, times a factor (tensor/hadamard.h).
+const float kKeyFactor = 0.25, kQueryFactor = 0.125;
+void hadamard_32(inout vec4 x[8], float factor) {
+  [[unroll]] for (int i = 0; i < 8; ++i) {
+    precise vec4 a = vec4(x[i].x + x[i].y, x[i].x - x[i].y, x[i].z + x[i].w, x[i].z - x[i].w);
+    precise vec4 b = vec4(a.x + a.z, a.y + a.w, a.x - a.z, a.y - a.w);
+    x[i] = b;
+  }
+  [[unroll]] for (int step = 1; step < 8; step *= 2) {
+    [[unroll]] for (int i = 0; i < 8; ++i) {
+      if ((i & step) != 0) continue;
+      precise vec4 sum = x[i] + x[i + step];
+      precise vec4 difference = x[i] - x[i + step];
+      x[i] = sum;
+      x[i + step] = difference;
+    }
+  }
+  [[unroll]] for (int i = 0; i < 8; ++i) x[i] *= factor;
 }
 
 // Index of the scale of element i.

@@ -75,8 +75,20 @@ vec4 head_vec4(int i) {
   return vec4(head_values[offset], head_values[offset + 1], head_values[offset + 2], head_values[offset + 3]);
 }
 
+// The Hadamard transform of the warp's head, if `is_transformed`. REQUIRES: every thread of the workgroup calls.
+void transform_head(int dim, float factor, bool is_transformed) {
+  for (int i = lane_id() * 32; is_transformed && i < dim; i += 32 * 32) {
+    vec4 x[8];
+    [[unroll]] for (int k = 0; k < 8; ++k) x[k] = head_vec4(i + 4 * k);
+    hadamard_32(x, factor);
+    [[unroll]] for (int k = 0; k < 32; ++k) head_values[warp_id() * kHeadSegments * kSegmentElems + i + k] = x[k / 4][k % 4];
+  }
+  barrier();
+}
+
 // Writes the warp's prepared head to the KV cache page at `dst`. REQUIRES: every thread of the workgroup calls.
 void store_head(uint64_t dst, bool is_key, int dim, int position, bool has_head) {
+  if (kTransformsKeys) transform_head(dim, kKeyFactor, is_key && has_head);
   for (int first = 0; first < kHeadSegments * kSegmentElems; first += 128) {
     int i = first + lane_id() * 4;
     uvec4 encoded = encode_kv_vec4(head_vec4(i));

@@ -1,5 +1,6 @@
 // float16; keys are rows too.
 #include "kv.glsl"
+const bool kTransformsKeys = false;
 vec4 halves(uint a, uint b) { return vec4(unpackHalf2x16(a), unpackHalf2x16(b)); }
 void load_key_block(uint64_t keys, int k_dim, int position, int block, out vec4 key[8]) {
   [[unroll]] for (int i = 0; i < 4; ++i) {

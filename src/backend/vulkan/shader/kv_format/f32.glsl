@@ -1,5 +1,6 @@
 // float32.
 #include "kv.glsl"
+const bool kTransformsKeys = false;
 void load_key_block(uint64_t keys, int k_dim, int position, int block, out vec4 key[8]) {
   [[unroll]] for (int i = 0; i < 8; ++i) key[i] = FloatQuads(keys).data[(block * 8 + i) * kPageTokens + position];
 }

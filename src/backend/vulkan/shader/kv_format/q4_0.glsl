@@ -1,5 +1,6 @@
-// Four bits minus 8, times a scale: the elements of Q4_0. A word has eight elements in order, the first in its lowest bits.
+// Four bits minus 8, times a scale: the elements of Q4_0, of keys after transform_head(). A word has eight elements in order, the first in its lowest bits.
 #include "kv.glsl"
+const bool kTransformsKeys = true;
 vec4 four_elements(uint bits) { return vec4(ivec4(uvec4(bits, bits >> 4, bits >> 8, bits >> 12) & 15u) - 8); }
 void load_key_block(uint64_t keys, int k_dim, int position, int block, out vec4 key[8]) {
   float scale = Floats(keys + uint64_t(k_dim / 2 * kPageTokens)).data[block * kPageTokens + position];

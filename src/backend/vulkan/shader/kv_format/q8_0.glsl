@@ -1,5 +1,6 @@
 // Signed bytes times a scale: the elements of Q8_0.
 #include "kv.glsl"
+const bool kTransformsKeys = false;
 vec4 signed_bytes(uint word) {
   return vec4(bitfieldExtract(int(word), 0, 8), bitfieldExtract(int(word), 8, 8), bitfieldExtract(int(word), 16, 8),
               bitfieldExtract(int(word), 24, 8));
