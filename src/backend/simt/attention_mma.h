@@ -355,12 +355,17 @@ __device__ __noinline__ void quantize_segment(const float* x, const Q8Activation
   store_q8(quantize_vec8(load_vec8(x, lane_id() * 8, kSegmentElems), q8_block), q8, token, segment, q8_block);
 }
 
-// A pair of a query as f16, zero past its end.
+// A pair of a query as f16, zero past its end. The transform is not inlined: its registers would be missing in the
+// loops.
+__device__ __noinline__ u32 transformed_pair(float first, float second) {
+  float x[2] = {first, second};
+  transform_query<Kv>(x);
+  return pack_f16x2(x[0], x[1]);
+}
 ZINC_DEVICE void store_query(u32* to, const float* q, int k_dim, int pair) {
   const int k = 2 * pair;
-  float x[2] = {k < k_dim ? q[k] : 0.0f, k + 1 < k_dim ? q[k + 1] : 0.0f};
-  transform_query<Kv>(x);
-  to[pair] = pack_f16x2(x[0], x[1]);
+  const float first = k < k_dim ? q[k] : 0.0f, second = k + 1 < k_dim ? q[k + 1] : 0.0f;
+  to[pair] = Kv::kTransformsKeys ? transformed_pair(first, second) : pack_f16x2(first, second);
 }
 ZINC_DEVICE int query_stride(int k_dim) { return padded(k_dim) / 2 + 4; }  // padded against bank conflicts
 
