@@ -14,6 +14,7 @@ LAYERS = {  # folder: folders it may include (itself is always allowed)
     "backend": "base tensor graph",
     "backend/reference": "base tensor graph backend",
     "backend/cpu": "base tensor graph backend",
+    "backend/split": "base tensor graph backend",
     "backend/gpu/params": "",  # declarations that kernels share with their hosts
     "backend/simt": "backend/gpu/params",  # device code: includes nothing else of ours
     "backend/gpu": "base tensor graph backend backend/gpu/params",

@@ -41,6 +41,9 @@ class DeviceWeights {
   // As they are stored on the device, and what steps read in place from the mapped file.
   virtual size_t device_bytes() const = 0;
   virtual size_t upload_bytes() const { return 0; }  // in addition, while they are uploaded
+  // The part of one device of a backend that has several (Backend::devices).
+  virtual size_t device_bytes_on(size_t) const { return device_bytes(); }
+  virtual size_t upload_bytes_on(size_t) const { return upload_bytes(); }
 };
 
 // Called with a range of the mapped file that is no longer needed in memory.
@@ -60,6 +63,7 @@ class CacheMemory {
  public:
   virtual ~CacheMemory() = default;
   virtual size_t device_bytes() const = 0;
+  virtual size_t device_bytes_on(size_t) const { return device_bytes(); }
   // Copies are asynchronous: a failure is reported by a later step.
   virtual void copy_page(int group, PageId from, PageId to) = 0;
   virtual void copy_state(int from_slot, int to_slot) = 0;
@@ -78,6 +82,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual DeviceInfo info() const = 0;
+  // Its devices: several if it splits a model over them (backend/split).
+  virtual std::vector<DeviceInfo> devices() const { return {info()}; }
   virtual DevicePeaks measure_peaks() = 0;  // takes a fraction of a second, uses all threads
   virtual double clock_mhz() { return 0; }  // of the device's compute units, now; 0: unknown
   // Repacks the graphs' weights once, or uses them in place. The mapped file must outlive the result.

@@ -39,6 +39,7 @@ class Plan {
  public:
   virtual ~Plan() = default;
   virtual size_t device_bytes() const = 0;  // its memory: activations, workspaces, tables, inputs and outputs
+  virtual size_t device_bytes_on(size_t) const { return device_bytes(); }  // of one of Backend::devices()
   // Starts a step; at most two may be in flight. REQUIRES: the inputs fit the bucket and the cache.
   virtual void start(const StepInputs& inputs) = 0;
   // Waits for the oldest step in flight. REQUIRES: a step is in flight.

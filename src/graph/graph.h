@@ -61,6 +61,7 @@ class Graph {
 
  private:
   friend class GraphBuilder;
+  friend class GraphSplitter;
   std::vector<Node> nodes_;
   std::vector<ValueInfo> values_;
   std::vector<LayerCache> caches_;

@@ -30,21 +30,48 @@ struct StepRunner::Arrays {
   }
 };
 
-Result<std::unique_ptr<LoadedModel>> LoadedModel::load(std::string bytes, const BackendInfo& info, int n_threads) {
+Result<std::unique_ptr<LoadedModel>> LoadedModel::read(std::string bytes) {
   auto loaded = std::make_unique<LoadedModel>();
   loaded->bytes_ = std::move(bytes);
-  loaded->backend_info_ = &info;
   ZINC_TRY(file, GgufFile::parse(std::as_bytes(std::span(loaded->bytes_)), "tiny.gguf"));
   loaded->file_ = std::make_unique<GgufFile>(std::move(file));
   ZINC_TRY(model, read_model(*loaded->file_, Draft::load));
   loaded->model_ = std::move(model);
+  return loaded;
+}
+
+Status LoadedModel::upload() {
+  std::vector<const Graph*> graphs = {&model_.graph};
+  if (model_.draft) graphs.push_back(&*model_.draft);
+  ZINC_TRY(weights, backend_->upload(graphs, [](auto) {}));
+  weights_ = std::move(weights);
+  return ok_status();
+}
+
+Result<std::unique_ptr<LoadedModel>> LoadedModel::load(std::string bytes, const BackendInfo& info, int n_threads) {
+  ZINC_TRY(loaded, read(std::move(bytes)));
+  loaded->backend_info_ = &info;
   ZINC_TRY(backend, info.open(n_threads));
   loaded->backend_ = std::move(backend);
-  std::vector<const Graph*> graphs = {&loaded->model_.graph};
-  if (loaded->model_.draft) graphs.push_back(&*loaded->model_.draft);
-  ZINC_TRY(weights, loaded->backend_->upload(graphs, [](auto) {}));
-  loaded->weights_ = std::move(weights);
-  return loaded;
+  if (Status s = loaded->upload(); !s.ok()) return s.error();
+  return std::move(loaded);
+}
+
+Result<std::unique_ptr<LoadedModel>> LoadedModel::load_split(std::string bytes, const std::vector<std::string>& devices,
+                                                             const std::function<split::Stages(const Graph&)>& stages) {
+  ZINC_TRY(loaded, read(std::move(bytes)));
+  ZINC_TRY(info, find_backend(devices.back()));
+  loaded->backend_info_ = info;
+  std::vector<std::shared_ptr<Backend>> opened;
+  for (const std::string& name : devices) {
+    ZINC_TRY(backend, open_backend(name, 1));
+    opened.push_back(std::move(backend));
+  }
+  const Graph& graph = loaded->model_.graph;
+  ZINC_TRY(backend, split::make_split_backend(graph, stages(graph), std::move(opened)));
+  loaded->backend_ = std::move(backend);
+  if (Status s = loaded->upload(); !s.ok()) return s.error();
+  return std::move(loaded);
 }
 
 std::vector<TokenId> random_tokens(size_t n, uint32_t seed) {

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/split/split_backend.h"
 #include "gguf/gguf_file.h"
 #include "model/model.h"
 
@@ -17,12 +19,17 @@ namespace zinc {
 class LoadedModel {
  public:
   static Result<std::unique_ptr<LoadedModel>> load(std::string bytes, const BackendInfo& backend, int n_threads = 1);
+  // Split over devices, named as for open_backend(); `stages` of its graph. backend_info() is the last device's.
+  static Result<std::unique_ptr<LoadedModel>> load_split(std::string bytes, const std::vector<std::string>& devices,
+                                                         const std::function<split::Stages(const Graph&)>& stages);
   const Model& model() const { return model_; }
   Backend& backend() const { return *backend_; }
   const BackendInfo& backend_info() const { return *backend_info_; }
   DeviceWeights& weights() const { return *weights_; }
 
  private:
+  static Result<std::unique_ptr<LoadedModel>> read(std::string bytes);
+  Status upload();
   std::string bytes_;
   std::unique_ptr<GgufFile> file_;
   Model model_;

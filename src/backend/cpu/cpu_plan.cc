@@ -342,10 +342,13 @@ void CpuPlan::run_timed_nodes(std::vector<KernelTime>& times) {
 void CpuPlan::store_result() {
   StepResult& result = results_[n_started_++ % results_.size()];
   const size_t n_outputs = in_.output_rows.size();
-  const int32_t* sampled = ids(graph_.nodes().back().out[0]);
-  result.sampled.assign(sampled, sampled + n_outputs);
-  const size_t n_vocab = width(graph_.logits());
-  if (in_.logit_rows.size() == n_outputs) {
+  result.sampled.clear();
+  if (n_outputs > 0) {
+    const int32_t* sampled = ids(graph_.nodes().back().out[0]);
+    result.sampled.assign(sampled, sampled + n_outputs);
+  }
+  const size_t n_vocab = graph_.logits() ? width(graph_.logits()) : 0;
+  if (n_outputs > 0 && in_.logit_rows.size() == n_outputs) {
     result.logits = {data(graph_.logits()), n_outputs * n_vocab};
   } else {
     result.kept_logits.clear();

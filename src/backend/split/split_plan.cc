@@ -1,0 +1,224 @@
+#include "backend/split/split_plan.h"
+
+#include <cstring>
+
+#include "base/check.h"
+
+namespace zinc::split {
+
+SplitPlan::SplitPlan(const PlacedGraph& placed, SplitCache& cache, std::vector<std::unique_ptr<Plan>> plans,
+                     const Bucket& bucket)
+    : placed_(placed), cache_(cache), plans_(std::move(plans)), bucket_(bucket) {
+  const size_t n_tokens = static_cast<size_t>(bucket.max_tokens), n_outputs = static_cast<size_t>(bucket.max_outputs);
+  tokens_.reserve(n_tokens);
+  place_crossing_values();
+  const auto floats_of = [&](Value v) { return v ? static_cast<size_t>(placed.graph.info(v).shape.elems()) : 0; };
+  for (StepResult& result : results_) {  // untouched, this memory is only reserved
+    result.sampled.reserve(n_outputs);
+    result.output_slots.reserve(n_outputs);
+    result.logits.reserve(n_outputs * floats_of(placed.graph.logits()));
+    result.hidden.reserve(n_tokens * floats_of(placed.graph.hidden()));
+  }
+}
+
+// The outputs of a stage are the inputs of the next one as they are.
+bool SplitPlan::passes_through(size_t stage) const {
+  if (stage + 1 == plans_.size()) return false;
+  const std::vector<Value>& outputs = placed_.stages[stage].outputs;
+  if (outputs != placed_.stages[stage + 1].inputs) return false;
+  for (size_t s = stage + 2; s < plans_.size(); ++s) {
+    for (const Value v : placed_.stages[s].inputs) {
+      if (std::ranges::find(outputs, v) != outputs.end()) return false;
+    }
+  }
+  return true;
+}
+
+// A buffer is used again after the last stage that reads it.
+void SplitPlan::place_crossing_values() {
+  buffer_of_.resize(static_cast<size_t>(placed_.graph.n_values()));
+  std::vector<size_t> last_read, n_floats;  // of each buffer
+  size_t n_joined = 0;
+  for (size_t s = 0; s < plans_.size(); ++s) {
+    size_t width = 0;
+    for (const Value v : placed_.stages[s].inputs) {
+      width += static_cast<size_t>(placed_.graph.info(v).shape.elems());
+    }
+    n_joined = std::max(n_joined, width);
+    if (passes_through(s)) continue;
+    for (const Value v : placed_.stages[s].outputs) {
+      size_t read = s;
+      for (size_t later = s + 1; later < plans_.size(); ++later) {
+        const std::vector<Value>& inputs = placed_.stages[later].inputs;
+        if (std::ranges::find(inputs, v) != inputs.end()) read = later;
+      }
+      size_t b = 0;
+      while (b < last_read.size() && last_read[b] > s) ++b;
+      if (b == last_read.size()) {
+        last_read.push_back(0);
+        n_floats.push_back(0);
+      }
+      last_read[b] = read;
+      n_floats[b] = std::max(n_floats[b], static_cast<size_t>(placed_.graph.info(v).shape.elems()));
+      buffer_of_[static_cast<size_t>(v.id)] = b;
+    }
+  }
+  const size_t n_tokens = static_cast<size_t>(bucket_.max_tokens);
+  buffers_.resize(n_floats.size());
+  for (size_t b = 0; b < n_floats.size(); ++b) buffers_[b].reserve(n_tokens * n_floats[b]);
+  joined_.reserve(n_tokens * n_joined);
+}
+
+size_t SplitPlan::device_bytes() const {
+  size_t n = 0;
+  for (const auto& plan : plans_) n += plan->device_bytes();
+  return n;
+}
+
+size_t SplitPlan::device_bytes_on(size_t device) const {
+  size_t n = 0;
+  for (size_t s = 0; s < plans_.size(); ++s) n += placed_.devices[s] == device ? plans_[s]->device_bytes() : 0;
+  return n;
+}
+
+std::span<const float> SplitPlan::join_inputs(size_t stage, size_t n_tokens) {
+  const std::vector<Value>& inputs = placed_.stages[stage].inputs;
+  size_t width = 0, at = 0;
+  for (const Value v : inputs) width += static_cast<size_t>(placed_.graph.info(v).shape.elems());
+  joined_.resize(n_tokens * width);
+  for (const Value v : inputs) {
+    const size_t n = static_cast<size_t>(placed_.graph.info(v).shape.elems());
+    const float* from = crossing(v);
+    for (size_t t = 0; t < n_tokens; ++t) std::memcpy(&joined_[t * width + at], from + t * n, n * sizeof(float));
+    at += n;
+  }
+  return joined_;
+}
+
+void SplitPlan::keep_outputs(size_t stage, std::span<const float> hidden, size_t n_tokens) {
+  const size_t width = hidden.size() / n_tokens;
+  size_t at = 0;
+  for (const Value v : placed_.stages[stage].outputs) {
+    const size_t n = static_cast<size_t>(placed_.graph.info(v).shape.elems());
+    std::vector<float>& buffer = buffers_[buffer_of_[static_cast<size_t>(v.id)]];
+    buffer.resize(n_tokens * n);
+    for (size_t t = 0; t < n_tokens; ++t) std::memcpy(&buffer[t * n], &hidden[t * width + at], n * sizeof(float));
+    at += n;
+  }
+}
+
+void SplitPlan::start(const StepInputs& inputs) {
+  ZINC_CHECK(n_started_ - n_waited_ < results_.size());
+  if (n_started_ > n_waited_) {  // its sampled tokens are inputs, and its outputs must outlive the next step's start
+    StepResult& previous = results_[n_waited_ % results_.size()];
+    if (const Result<StepOutput> out = finish_step(previous); out.ok()) {
+      previous.sampled.assign(out.value().sampled.begin(), out.value().sampled.end());
+      previous.logits.assign(out.value().logits.begin(), out.value().logits.end());
+      previous.hidden.assign(out.value().hidden.begin(), out.value().hidden.end());
+    }
+    previous.is_copied = true;
+  }
+  StepResult& result = results_[n_started_++ % results_.size()];
+  result.is_copied = false;
+  result.error.reset();
+  result.output_slots.clear();
+  tokens_.assign(inputs.tokens.begin(), inputs.tokens.end());
+  size_t r = 0;
+  for (size_t s = 0; s < inputs.slots.size(); ++s) {
+    for (int32_t t = inputs.seq_begin[s]; t < inputs.seq_begin[s + 1]; ++t) {
+      if (TokenId& token = tokens_[static_cast<size_t>(t)]; token == kFromDevice) {
+        token = cache_.last_sampled(inputs.slots[s]);
+      }
+      for (; r < inputs.output_rows.size() && inputs.output_rows[r] == t; ++r) {
+        result.output_slots.push_back(inputs.slots[s]);
+      }
+    }
+  }
+  if (Status s = run_stages(inputs); !s.ok()) result.error = s.error();
+}
+
+// All stages but the last one, which is started.
+Status SplitPlan::run_stages(const StepInputs& in) {
+  kernel_times_.clear();
+  kernel_nodes_.clear();
+  std::span<const float> passed;  // from the stage before
+  for (size_t s = 0; s < plans_.size(); ++s) {
+    const bool is_last = s + 1 == plans_.size();
+    StepInputs own = in;
+    own.tokens = tokens_;
+    page_tables_.clear();
+    for (const int group : cache_.groups_on(placed_.devices[s])) {
+      page_tables_.push_back(in.page_tables[static_cast<size_t>(group)]);
+    }
+    own.page_tables = page_tables_;
+    if (!placed_.stages[s].inputs.empty()) own.hidden = passed.empty() ? join_inputs(s, in.tokens.size()) : passed;
+    if (!is_last) {
+      own.output_rows = {};
+      own.sampling = {};
+      own.logit_rows = {};
+      own.wants_hidden = true;
+    }
+    plans_[s]->start(own);
+    if (is_last) break;
+    ZINC_TRY(out, plans_[s]->wait());
+    if (bucket_.time_kernels) keep_kernel_times(s);
+    passed = {};
+    if (passes_through(s)) {
+      passed = out.hidden;
+    } else {
+      keep_outputs(s, out.hidden, in.tokens.size());
+    }
+  }
+  return ok_status();
+}
+
+// Waits for the last stage.
+Result<StepOutput> SplitPlan::finish_step(StepResult& result) {
+  if (result.error) return *result.error;
+  Result<StepOutput> out = plans_.back()->wait();
+  if (!out.ok()) {
+    result.error = out.error();
+    return out;
+  }
+  if (bucket_.time_kernels) keep_kernel_times(plans_.size() - 1);
+  for (size_t r = 0; r < result.output_slots.size(); ++r) {
+    cache_.last_sampled(result.output_slots[r]) = out.value().sampled[r];
+  }
+  return out;
+}
+
+Result<StepOutput> SplitPlan::wait() {
+  ZINC_CHECK(n_waited_ < n_started_);
+  StepResult& result = results_[n_waited_++ % results_.size()];
+  if (!result.is_copied) return finish_step(result);
+  if (result.error) return *result.error;
+  return StepOutput{result.sampled, result.logits, result.hidden};
+}
+
+std::span<const float> SplitPlan::value(Value v) const {
+  for (size_t s = 0; s < plans_.size(); ++s) {  // the first stage that has it computes it
+    if (const Value own = placed_.stages[s].values[static_cast<size_t>(v.id)]) return plans_[s]->value(own);
+  }
+  ZINC_CHECK(false);
+}
+
+void SplitPlan::keep_kernel_times(size_t stage) {
+  for (const KernelTime& time : plans_[stage]->kernel_times()) {
+    std::vector<int32_t>& nodes = kernel_nodes_.emplace_back();
+    for (const int32_t node : time.nodes) {
+      const int32_t whole = placed_.stages[stage].nodes[static_cast<size_t>(node)];
+      if (whole >= 0) nodes.push_back(whole);
+    }
+    kernel_times_.push_back(time);
+    kernel_times_.back().nodes = nodes;
+  }
+}
+
+Status SplitPlan::wait_until_prepared() {
+  for (const auto& plan : plans_) {
+    if (Status s = plan->wait_until_prepared(); !s.ok()) return s;
+  }
+  return ok_status();
+}
+
+}  // namespace zinc::split

@@ -1,0 +1,59 @@
+// The plans of a graph's stages as one. A step runs stage by stage; the last stage runs on while start() returns. The
+// next step starts when this one has ended: its first stage needs the sampled tokens.
+#pragma once
+
+#include <array>
+#include <optional>
+
+#include "backend/plan.h"
+#include "backend/split/placed_graph.h"
+#include "backend/split/split_cache.h"
+
+namespace zinc::split {
+
+class SplitPlan final : public Plan {
+ public:
+  // `plans`: one per stage.
+  SplitPlan(const PlacedGraph& placed, SplitCache& cache, std::vector<std::unique_ptr<Plan>> plans,
+            const Bucket& bucket);
+  size_t device_bytes() const override;
+  size_t device_bytes_on(size_t device) const override;
+  void start(const StepInputs& inputs) override;
+  Result<StepOutput> wait() override;
+  std::span<const float> value(Value v) const override;
+  std::span<const KernelTime> kernel_times() const override { return kernel_times_; }
+  Status wait_until_prepared() override;
+
+ private:
+  struct StepResult {
+    std::vector<TokenId> sampled;
+    std::vector<float> logits, hidden;
+    std::vector<int32_t> output_slots;  // of the sequence of each output row
+    std::optional<Error> error;
+    bool is_copied = false;  // out of the last stage's plan
+  };
+  void place_crossing_values();
+  bool passes_through(size_t stage) const;
+  float* crossing(Value v) { return buffers_[buffer_of_[static_cast<size_t>(v.id)]].data(); }
+  Status run_stages(const StepInputs& in);
+  std::span<const float> join_inputs(size_t stage, size_t n_tokens);
+  void keep_outputs(size_t stage, std::span<const float> hidden, size_t n_tokens);
+  Result<StepOutput> finish_step(StepResult& result);
+  void keep_kernel_times(size_t stage);
+
+  const PlacedGraph& placed_;
+  SplitCache& cache_;
+  std::vector<std::unique_ptr<Plan>> plans_;
+  Bucket bucket_;
+  std::vector<TokenId> tokens_;              // of the step, kFromDevice resolved
+  std::vector<PageTable> page_tables_;       // of one device
+  std::vector<std::vector<float>> buffers_;  // of values that cross a cut: [T, elems]
+  std::vector<size_t> buffer_of_;            // by value of the graph
+  std::vector<float> joined_;                // the input of a stage
+  std::array<StepResult, 2> results_;        // of step k: k % 2
+  size_t n_started_ = 0, n_waited_ = 0;
+  std::vector<KernelTime> kernel_times_;
+  std::vector<std::vector<int32_t>> kernel_nodes_;  // of kernel_times_
+};
+
+}  // namespace zinc::split
