@@ -24,7 +24,7 @@ LAYERS = {  # folder: folders it may include (itself is always allowed)
     "cache": "base graph backend",
     "sample": "base graph text",
     "constrain": "base text sample",
-    "engine": "base tensor gguf text graph model backend cache sample constrain",
+    "engine": "base tensor gguf text graph model backend backend/split cache sample constrain",
     "hub": "base tensor gguf graph model",
     "convert": "base tensor gguf text model",
     "chat": "base gguf text graph sample constrain engine",

@@ -18,6 +18,8 @@ namespace zinc {
 
 inline constexpr int kAnySeqTokens = std::numeric_limits<int>::max();
 
+class Plan;
+
 struct Bucket {
   int max_tokens = 1, max_seqs = 1, max_outputs = 1;
   int max_seq_tokens = kAnySeqTokens;  // of one sequence in a step
@@ -25,6 +27,8 @@ struct Bucket {
   int min_class_tokens = 1;            // no step classes of fewer tokens: for tests, costs time
   bool keep_values = false;            // Plan::value can read every value: for tests and tools, costs memory
   bool time_kernels = false;           // Plan::kernel_times: for traces and tools, launches kernels one by one
+  // A plan of the same backend and cache, for its activations' memory: steps of both never overlap. nullptr: none.
+  const Plan* shares_memory_with = nullptr;
 };
 
 // When a kernel of a step ran. GPU times are the device's own, placed on the host's clock.

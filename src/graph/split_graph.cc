@@ -41,6 +41,17 @@ std::vector<int> layer_cuts(const Graph& graph) {
   return cuts;
 }
 
+std::vector<ExpertNodes> expert_nodes(const Graph& graph) {
+  std::vector<ExpertNodes> all;
+  const std::span<const Node> nodes = graph.nodes();
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const int at = static_cast<int>(i);
+    if (nodes[i].op == Op::moe_route) all.push_back({.layer = nodes[i].layer, .begin = at, .end = at + 1});
+    if (nodes[i].op == Op::moe_combine) all.back().end = at + 1;
+  }
+  return all;
+}
+
 // Copies nodes of the whole graph into the graph of one stage.
 class GraphSplitter {
  public:

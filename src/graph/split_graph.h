@@ -30,4 +30,11 @@ int cache_layer_of(const Node& node);
 // into whole layers, each with its cache. The first layer's is the first.
 std::vector<int> layer_cuts(const Graph& graph);
 
+// The nodes of each layer's routed experts: from the choice of the experts to the sum of their outputs.
+struct ExpertNodes {
+  int layer = 0;
+  int begin = 0, end = 0;
+};
+std::vector<ExpertNodes> expert_nodes(const Graph& graph);
+
 }  // namespace zinc

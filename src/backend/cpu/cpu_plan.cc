@@ -48,10 +48,14 @@ Result<std::unique_ptr<Plan>> CpuPlan::compile(const Graph& graph, const CpuWeig
 Status CpuPlan::prepare() {
   if (Status s = check_taps(); !s.ok()) return s;
   const MemoryPlan plan = plan_memory(graph_, bucket_.max_tokens, bucket_.max_outputs, bucket_.keep_values);
-  if (Status s = allocate(arena_, std::max<size_t>(1, plan.n_elems) * sizeof(float), "activations"); !s.ok()) return s;
+  const CpuPlan* const other = static_cast<const CpuPlan*>(bucket_.shares_memory_with);
+  const size_t arena_bytes = std::max<size_t>(1, plan.n_elems) * sizeof(float);
+  if (Status s = allocate_shared(arena_, other ? &other->arena_ : nullptr, arena_bytes, "activations"); !s.ok()) {
+    return s;
+  }
   for (int i = 0; i < graph_.n_values(); ++i) {
     const bool is_weight = graph_.info(Value{i}).is_weight();
-    data_.push_back(is_weight ? nullptr : arena_.as<float>() + plan.offsets[static_cast<size_t>(i)]);
+    data_.push_back(is_weight ? nullptr : arena_->as<float>() + plan.offsets[static_cast<size_t>(i)]);
   }
   find_tail();
   bind();
@@ -79,7 +83,7 @@ void CpuPlan::reserve_results() {
 
 size_t CpuPlan::device_bytes() const {
   const auto bytes_of = [](const auto& vector) { return vector.capacity() * sizeof(vector[0]); };
-  size_t n = arena_.size() + chunk_sums_.size() + bytes_of(data_) + bytes_of(bound_) + bytes_of(out_rows_) +
+  size_t n = own_shared_bytes_ + chunk_sums_.size() + bytes_of(data_) + bytes_of(bound_) + bytes_of(out_rows_) +
              bytes_of(sorted_pairs_) + bytes_of(expert_begin_) + bytes_of(active_experts_) +
              bytes_of(sorted_activations_) + bytes_of(sorted_outs_) + bytes_of(tiles_) + bytes_of(chunk_states_) +
              bytes_of(route_order_) + bytes_of(route_scores_) + bytes_of(tokens_) + bytes_of(seq_of_token_) +
@@ -89,7 +93,7 @@ size_t CpuPlan::device_bytes() const {
     n += bytes_of(table.cos) + bytes_of(table.sin);
     for (const RopeRotation& rotation : table.rotations) n += bytes_of(rotation.frequencies);
   }
-  for (const ActivationSet& set : activation_sets_) n += bytes_of(set.activations) + set.storage.size();
+  for (const ActivationSet& set : activation_sets_) n += bytes_of(set.activations);
   for (const ThreadScratch& scratch : scratch_) {
     n += scratch.row.size() + scratch.page.size() + scratch.total.size() + scratch.partial.size();
   }
@@ -117,6 +121,17 @@ Status CpuPlan::allocate(AlignedBuffer& buffer, size_t n_bytes, std::string_view
               "out of memory: cannot allocate {} bytes for {}; use a smaller model, a shorter context or fewer "
               "concurrent requests",
               n_bytes, what);
+}
+
+Status CpuPlan::allocate_shared(std::shared_ptr<AlignedBuffer>& buffer, const std::shared_ptr<AlignedBuffer>* other,
+                                size_t n_bytes, std::string_view what) {
+  if (other && (*other)->size() >= n_bytes) {
+    buffer = *other;
+    return ok_status();
+  }
+  buffer = std::make_shared<AlignedBuffer>();
+  own_shared_bytes_ += n_bytes;
+  return allocate(*buffer, n_bytes, what);
 }
 
 void CpuPlan::bind() {
@@ -212,7 +227,12 @@ Status CpuPlan::reserve_activations() {
     if (Status s = allocate(scratch.row, max_dequantized * sizeof(float), "a row of weights"); !s.ok()) return s;
   }
   for (size_t k = 0; k < activation_sets_.size(); ++k) {
-    if (Status s = allocate(activation_sets_[k].storage, max_bytes[k], "quantized activations"); !s.ok()) return s;
+    const CpuPlan* const other = static_cast<const CpuPlan*>(bucket_.shares_memory_with);
+    const std::shared_ptr<AlignedBuffer>* const storage = other ? &other->activation_sets_[k].storage : nullptr;
+    if (Status s = allocate_shared(activation_sets_[k].storage, storage, max_bytes[k], "quantized activations");
+        !s.ok()) {
+      return s;
+    }
     activation_sets_[k].activations.resize(max_activations[k]);
   }
   out_rows_.resize(max_outs);
@@ -406,7 +426,7 @@ std::span<const TokenActivation> CpuPlan::activations_of(Value x, ActivationForm
   }
   const size_t stride = activation_bytes(n_in, format);
   for_each_row(n, [&](size_t i) {
-    const TokenActivation activation = activation_at(set.storage.data() + i * stride, n_in, format);
+    const TokenActivation activation = activation_at(set.storage->data() + i * stride, n_in, format);
     kernels_.quantize(rows + i * n_in, n_in, format, const_cast<int8_t*>(activation.q),
                       const_cast<float*>(activation.scale), const_cast<int16_t*>(activation.sum16),
                       const_cast<int16_t*>(activation.sum32));

@@ -50,7 +50,7 @@ class CpuPlan final : public Plan {
     int32_t value_id = -1;  // value id; -1: none
     size_t n_in = 0;
     std::vector<TokenActivation> activations;
-    AlignedBuffer storage;
+    std::shared_ptr<AlignedBuffer> storage;
   };
   struct ThreadScratch {  // a dequantized row, a dequantized page, attention sums of all chunks and of one
     AlignedBuffer row, page, total, partial;
@@ -97,6 +97,9 @@ class CpuPlan final : public Plan {
   static Run find_run(Op op);
   Status check_taps() const;
   Status allocate(AlignedBuffer& buffer, size_t n_bytes, std::string_view what) const;
+  // As large as is needed; `other`, of Bucket::shares_memory_with, if it is.
+  Status allocate_shared(std::shared_ptr<AlignedBuffer>& buffer, const std::shared_ptr<AlignedBuffer>* other,
+                         size_t n_bytes, std::string_view what);
   void bind();
   void join_matmuls();
   int rope_table_for(RopePairs pairs, std::vector<RopeRotation> rotations);
@@ -155,7 +158,8 @@ class CpuPlan final : public Plan {
   ThreadPool& threads_;
   AllocateBuffer allocate_buffer_;
   Bucket bucket_;
-  AlignedBuffer arena_;
+  std::shared_ptr<AlignedBuffer> arena_;
+  size_t own_shared_bytes_ = 0;  // of arena_ and ActivationSet::storage, without those of another plan
   std::vector<float*> data_;
   std::vector<BoundNode> bound_;
   OutputTail tail_;  // its inputs without views of each other

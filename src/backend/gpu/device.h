@@ -83,8 +83,12 @@ class Device {
   virtual Status wait_all() = 0;  // for everything queued before the call
   // Whether memory of this kind is part of the device's (DeviceInfo::memory_bytes), not only of the host's.
   virtual bool is_on_device(Memory kind) const { return kind == Memory::device; }
-  // Whether tables have to be written into this new buffer: not if it shares memory that has them already.
-  virtual bool needs_write([[maybe_unused]] const Buffer& buffer) const { return true; }
+  // Memory with these contents, which kernels only read.
+  virtual Result<Buffer> allocate_table(std::span<const std::byte> contents, std::string_view what) {
+    ZINC_TRY(buffer, allocate(contents.size(), what));
+    if (Status s = write(buffer, 0, contents); !s.ok()) return s.error();
+    return std::move(buffer);
+  }
 };
 
 }  // namespace zinc::gpu

@@ -5,13 +5,16 @@ namespace {
 
 class LayoutPlan final : public Plan {
  public:
-  explicit LayoutPlan(size_t device_bytes) : device_bytes_(device_bytes) {}
+  LayoutPlan(std::unique_ptr<PlanMemory> memory, size_t device_bytes)
+      : memory_(std::move(memory)), device_bytes_(device_bytes) {}
+  const PlanMemory& memory() const { return *memory_; }
   size_t device_bytes() const override { return device_bytes_; }
   void start(const StepInputs&) override { ZINC_CHECK(false); }
   Result<StepOutput> wait() override { ZINC_CHECK(false); }
   std::span<const float> value(Value) const override { ZINC_CHECK(false); }
 
  private:
+  std::unique_ptr<PlanMemory> memory_;
   size_t device_bytes_;
 };
 
@@ -43,13 +46,15 @@ class LayoutBackend final : public Backend {
     const auto make_workspace = [&](Device& device, const Bucket& sizes) {
       return options_.make_workspace(model, device, sizes);
     };
-    ZINC_TRY(memory, PlanMemory::allocate(graph, bucket, device_, make_workspace, options_.has_batch_classes));
+    const LayoutPlan* const other = static_cast<const LayoutPlan*>(bucket.shares_memory_with);
+    ZINC_TRY(memory, PlanMemory::allocate(graph, bucket, device_, make_workspace, options_.has_batch_classes,
+                                          other ? &other->memory() : nullptr));
     size_t n_bytes = memory->device_bytes() + options_.plan_bytes;
     for (size_t i = 0; options_.class_bytes && i < memory->classes().size(); ++i) {
       ZINC_TRY(of_class, options_.class_bytes(model, memory->workspace(i)));
       n_bytes += of_class;
     }
-    return std::unique_ptr<Plan>(std::make_unique<LayoutPlan>(n_bytes));
+    return std::unique_ptr<Plan>(std::make_unique<LayoutPlan>(std::move(memory), n_bytes));
   }
 
   std::unique_ptr<Backend> without_memory() override {

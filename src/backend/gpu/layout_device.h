@@ -25,7 +25,6 @@ class LayoutDevice final : public Device {
   Status copy(std::span<const BufferCopy>) override { return ok_status(); }
   Status wait_all() override { return ok_status(); }
   bool is_on_device(Memory kind) const override { return on_device_[static_cast<size_t>(kind)]; }
-  bool needs_write(const Buffer&) const override { return false; }
 
  private:
   std::array<bool, kMemoryKinds> on_device_;

@@ -9,7 +9,9 @@ Status StepPlan::allocate(const LayoutOptions& options) {
   const auto make_workspace = [&](Device& device, const Bucket& bucket) {
     return options.make_workspace({graph_, weights_, cache_}, device, bucket);
   };
-  ZINC_TRY(memory, PlanMemory::allocate(graph_, bucket_, device_, make_workspace, options.has_batch_classes));
+  const StepPlan* const other = static_cast<const StepPlan*>(bucket_.shares_memory_with);
+  ZINC_TRY(memory, PlanMemory::allocate(graph_, bucket_, device_, make_workspace, options.has_batch_classes,
+                                        other ? other->memory_.get() : nullptr));
   memory_ = std::move(memory);
   timed_kernels_.resize(classes().size());
   return ok_status();

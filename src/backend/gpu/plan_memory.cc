@@ -12,7 +12,6 @@ Result<Buffer> SharedWorkspaceMemory::allocate(size_t n_bytes, std::string_view 
   if (fits == shared.end()) {
     ZINC_TRY(allocated, device_.allocate(n_bytes, what, kind));
     if (device_.is_on_device(kind)) device_bytes_ += n_bytes;
-    new_buffers_.push_back(allocated.address());
     shared.push_back(std::move(allocated));
     fits = std::prev(shared.end());
   }
@@ -25,15 +24,24 @@ Result<Buffer> SharedWorkspaceMemory::allocate_unshared(size_t n_bytes, std::str
   return device_.allocate_unshared(n_bytes, what);
 }
 
-bool SharedWorkspaceMemory::needs_write(const Buffer& buffer) const {
-  return device_.needs_write(buffer) && std::ranges::find(new_buffers_, buffer.address()) != new_buffers_.end();
+Result<Buffer> SharedWorkspaceMemory::allocate_table(std::span<const std::byte> contents, std::string_view what) {
+  const auto same =
+      std::ranges::find_if(tables_, [&](const Table& t) { return std::ranges::equal(t.contents, contents); });
+  if (same != tables_.end()) return same->buffer.share(contents.size());
+  ZINC_TRY(buffer, device_.allocate_table(contents, what));
+  if (device_.is_on_device(Memory::device)) device_bytes_ += contents.size();
+  tables_.push_back({{contents.begin(), contents.end()}, std::move(buffer)});
+  return tables_.back().buffer.share(contents.size());
 }
 
 Result<std::unique_ptr<PlanMemory>> PlanMemory::allocate(const Graph& graph, const Bucket& bucket, Device& device,
-                                                         const MakeWorkspace& make_workspace, bool has_batches) {
-  std::unique_ptr<PlanMemory> memory(new PlanMemory(graph, bucket, device, has_batches));
+                                                         const MakeWorkspace& make_workspace, bool has_batches,
+                                                         const PlanMemory* other) {
+  std::unique_ptr<PlanMemory> memory(new PlanMemory(graph, bucket, device, has_batches, other));
+  const size_t shared_bytes = memory->shared_->device_bytes() + memory->step_memory_->device_bytes();
   if (Status s = memory->allocate_workspaces(make_workspace); !s.ok()) return s.error();
   if (Status s = memory->allocate_steps(); !s.ok()) return s.error();
+  memory->device_bytes_ = memory->shared_->device_bytes() + memory->step_memory_->device_bytes() - shared_bytes;
   return memory;
 }
 
@@ -41,8 +49,8 @@ Result<std::unique_ptr<PlanMemory>> PlanMemory::allocate(const Graph& graph, con
 Status PlanMemory::allocate_workspaces(const MakeWorkspace& make_workspace) {
   workspaces_.resize(classes_.size());
   for (size_t i = classes_.size(); i-- > 0;) {
-    shared_.begin_workspace();
-    ZINC_TRY(workspace, make_workspace(shared_, bucket_of(classes_[i], bucket_)));
+    shared_->begin_workspace();
+    ZINC_TRY(workspace, make_workspace(*shared_, bucket_of(classes_[i], bucket_)));
     workspaces_[i] = std::move(workspace);
   }
   return ok_status();
@@ -55,6 +63,7 @@ Status PlanMemory::allocate_steps() {
   const size_t n_tokens = static_cast<size_t>(bucket_.max_tokens);
   const size_t n_outputs = static_cast<size_t>(std::max(1, bucket_.max_outputs));
   const auto floats_of = [&](Value v) { return v ? static_cast<size_t>(graph_.info(v).shape.elems()) : 0; };
+  step_memory_->begin_workspace();
   for (StepBuffers& step : steps_) {
     struct Part {
       Buffer& buffer;
@@ -66,9 +75,8 @@ Status PlanMemory::allocate_steps() {
                              {step.sampled, n_outputs * sizeof(int), Memory::readback},
                              {step.logits, floats_of(graph_.logits()) * n_outputs * sizeof(float), Memory::readback},
                              {step.hidden, floats_of(graph_.hidden()) * n_tokens * sizeof(float), Memory::readback}}) {
-      ZINC_TRY(buffer, device_.allocate(part.n_bytes, "step inputs and outputs", part.kind));
+      ZINC_TRY(buffer, step_memory_->allocate(part.n_bytes, "step inputs and outputs", part.kind));
       part.buffer = std::move(buffer);
-      if (device_.is_on_device(part.kind)) step_bytes_ += part.n_bytes;
     }
   }
   return ok_status();

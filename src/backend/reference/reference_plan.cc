@@ -16,13 +16,19 @@ Result<std::unique_ptr<Plan>> ReferencePlan::compile(const Graph& graph, Referen
 Status ReferencePlan::prepare(AllocateBuffer allocate_buffer) {
   const MemoryPlan plan = plan_memory(graph_, bucket_.max_tokens, bucket_.max_outputs, bucket_.keep_values);
   const size_t n_bytes = std::max<size_t>(1, plan.n_elems) * sizeof(float);
-  arena_ = allocate_buffer(n_bytes);
-  if (arena_.size() < n_bytes) {
+  const ReferencePlan* const other = static_cast<const ReferencePlan*>(bucket_.shares_memory_with);
+  if (other && other->arena_->size() >= n_bytes) {
+    arena_ = other->arena_;
+  } else {
+    arena_ = std::make_shared<AlignedBuffer>(allocate_buffer(n_bytes));
+    own_arena_bytes_ = arena_->size();
+  }
+  if (arena_->size() < n_bytes) {
     return fail(ErrorCode::out_of_memory, "out of memory: cannot allocate {} bytes for activations", n_bytes);
   }
   for (int i = 0; i < graph_.n_values(); ++i) {
     const bool is_weight = graph_.info(Value{i}).is_weight();
-    data_.push_back(is_weight ? nullptr : arena_.as<float>() + plan.offsets[static_cast<size_t>(i)]);
+    data_.push_back(is_weight ? nullptr : arena_->as<float>() + plan.offsets[static_cast<size_t>(i)]);
   }
   for (const Node& node : graph_.nodes()) kernels_.push_back(find_kernel(node.op));
   const size_t n_tokens = static_cast<size_t>(bucket_.max_tokens), n_outputs = static_cast<size_t>(bucket_.max_outputs);
@@ -39,7 +45,7 @@ Status ReferencePlan::prepare(AllocateBuffer allocate_buffer) {
 
 size_t ReferencePlan::device_bytes() const {
   const auto bytes_of = [](const auto& vector) { return vector.capacity() * sizeof(vector[0]); };
-  size_t n = arena_.size() + bytes_of(data_) + bytes_of(kernels_) + bytes_of(tokens_) + bytes_of(seq_of_token_);
+  size_t n = own_arena_bytes_ + bytes_of(data_) + bytes_of(kernels_) + bytes_of(tokens_) + bytes_of(seq_of_token_);
   for (const StepResult& result : results_) {
     n += bytes_of(result.sampled) + bytes_of(result.logits) + bytes_of(result.hidden);
   }

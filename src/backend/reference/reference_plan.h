@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <vector>
 
 #include "backend/plan.h"
@@ -36,7 +37,8 @@ class ReferencePlan final : public Plan {
   ReferenceCache& cache_;
   ThreadPool& threads_;
   Bucket bucket_;
-  AlignedBuffer arena_;
+  std::shared_ptr<AlignedBuffer> arena_;
+  size_t own_arena_bytes_ = 0;  // 0: the arena is that of another plan
   std::vector<float*> data_;
   std::vector<Kernel> kernels_;
   std::vector<TokenId> tokens_;  // of the step, kFromDevice resolved

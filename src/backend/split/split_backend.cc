@@ -105,12 +105,21 @@ class SplitBackend final : public Backend {
     SplitCache& own_cache = static_cast<SplitCache&>(cache);
     if (&graph != &placed_->graph) return compile_draft(graph, own_weights, own_cache, bucket);
     std::vector<std::unique_ptr<Plan>> plans;
+    std::vector<const Plan*> on_device(devices_.size());  // stages run one after the other: their memory is shared
     for (size_t s = 0; s < placed_->stages.size(); ++s) {
       const size_t d = placed_->devices[s];
-      ZINC_TRY(plan, devices_[d]->compile(placed_->stages[s].graph, own_weights.on(d), own_cache.on(d), bucket));
+      Bucket own_bucket = bucket;
+      own_bucket.shares_memory_with = on_device[d];
+      ZINC_TRY(plan, devices_[d]->compile(placed_->stages[s].graph, own_weights.on(d), own_cache.on(d), own_bucket));
+      if (!bucket.keep_values) on_device[d] = plan.get();
       plans.push_back(std::move(plan));
     }
-    return std::unique_ptr<Plan>(std::make_unique<SplitPlan>(*placed_, own_cache, std::move(plans), bucket));
+    const std::vector<DeviceInfo> infos = this->devices();
+    const auto host = std::ranges::find(infos, false, &DeviceInfo::has_dedicated_memory);
+    std::optional<size_t> host_device;
+    if (host != infos.end()) host_device = static_cast<size_t>(host - infos.begin());
+    return std::unique_ptr<Plan>(
+        std::make_unique<SplitPlan>(*placed_, own_cache, std::move(plans), bucket, host_device));
   }
 
   std::unique_ptr<Backend> without_memory() override {

@@ -7,8 +7,8 @@
 namespace zinc::split {
 
 SplitPlan::SplitPlan(const PlacedGraph& placed, SplitCache& cache, std::vector<std::unique_ptr<Plan>> plans,
-                     const Bucket& bucket)
-    : placed_(placed), cache_(cache), plans_(std::move(plans)), bucket_(bucket) {
+                     const Bucket& bucket, std::optional<size_t> host)
+    : placed_(placed), cache_(cache), plans_(std::move(plans)), bucket_(bucket), host_(host) {
   const size_t n_tokens = static_cast<size_t>(bucket.max_tokens), n_outputs = static_cast<size_t>(bucket.max_outputs);
   tokens_.reserve(n_tokens);
   place_crossing_values();
@@ -69,14 +69,24 @@ void SplitPlan::place_crossing_values() {
   joined_.reserve(n_tokens * n_joined);
 }
 
+// What this plan has besides those of the stages.
+size_t SplitPlan::host_bytes() const {
+  size_t n = joined_.capacity() * sizeof(float);
+  for (const std::vector<float>& buffer : buffers_) n += buffer.capacity() * sizeof(float);
+  for (const StepResult& result : results_) {
+    n += (result.logits.capacity() + result.hidden.capacity()) * sizeof(float);
+  }
+  return n;
+}
+
 size_t SplitPlan::device_bytes() const {
-  size_t n = 0;
+  size_t n = host_ ? host_bytes() : 0;
   for (const auto& plan : plans_) n += plan->device_bytes();
   return n;
 }
 
 size_t SplitPlan::device_bytes_on(size_t device) const {
-  size_t n = 0;
+  size_t n = host_ == device ? host_bytes() : 0;
   for (size_t s = 0; s < plans_.size(); ++s) n += placed_.devices[s] == device ? plans_[s]->device_bytes() : 0;
   return n;
 }

@@ -13,9 +13,9 @@ namespace zinc::split {
 
 class SplitPlan final : public Plan {
  public:
-  // `plans`: one per stage.
+  // `plans`: one per stage. `host`: the device whose memory is that of the host, if there is one.
   SplitPlan(const PlacedGraph& placed, SplitCache& cache, std::vector<std::unique_ptr<Plan>> plans,
-            const Bucket& bucket);
+            const Bucket& bucket, std::optional<size_t> host);
   size_t device_bytes() const override;
   size_t device_bytes_on(size_t device) const override;
   void start(const StepInputs& inputs) override;
@@ -33,6 +33,7 @@ class SplitPlan final : public Plan {
     bool is_copied = false;  // out of the last stage's plan
   };
   void place_crossing_values();
+  size_t host_bytes() const;
   bool passes_through(size_t stage) const;
   float* crossing(Value v) { return buffers_[buffer_of_[static_cast<size_t>(v.id)]].data(); }
   Status run_stages(const StepInputs& in);
@@ -45,6 +46,7 @@ class SplitPlan final : public Plan {
   SplitCache& cache_;
   std::vector<std::unique_ptr<Plan>> plans_;
   Bucket bucket_;
+  std::optional<size_t> host_;
   std::vector<TokenId> tokens_;              // of the step, kFromDevice resolved
   std::vector<PageTable> page_tables_;       // of one device
   std::vector<std::vector<float>> buffers_;  // of values that cross a cut: [T, elems]

@@ -68,13 +68,10 @@ void append_cos_sin(const RopeRotation& rotation, size_t n, double step, std::ve
 // Of all RoPE scalings.
 Result<Buffer> upload_table(gpu::Device& device, const std::vector<RopeRotation>& rotations, size_t n, double step) {
   const size_t n_floats = rotations.size() * n * rotations[0].frequencies.size() * 2;
-  ZINC_TRY(buffer, device.allocate(n_floats * sizeof(float), "RoPE tables"));
-  if (!device.needs_write(buffer)) return std::move(buffer);
   std::vector<float> table;
   table.reserve(n_floats);
   for (const RopeRotation& rotation : rotations) append_cos_sin(rotation, n, step, table);
-  if (Status s = device.write(buffer, 0, std::as_bytes(std::span(table))); !s.ok()) return s.error();
-  return std::move(buffer);
+  return device.allocate_table(std::as_bytes(std::span(table)), "RoPE tables");
 }
 
 }  // namespace

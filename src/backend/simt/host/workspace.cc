@@ -251,11 +251,8 @@ Status Workspace::make_rope_tables(gpu::Device& device) {
     }
     const size_t n_pairs = rotations[0].frequencies.size();
     const size_t table_bytes = n_pairs * 2 * sizeof(float) * static_cast<size_t>(bucket_.max_tokens);
-    ZINC_TRY(frequencies, device.allocate(all.size() * sizeof(double), "RoPE tables"));
+    ZINC_TRY(frequencies, device.allocate_table(std::as_bytes(std::span(all)), "RoPE tables"));
     ZINC_TRY(table, device.allocate(table_bytes, "RoPE tables"));
-    if (device.needs_write(frequencies)) {
-      if (Status s = device.write(frequencies, 0, std::as_bytes(std::span(all))); !s.ok()) return s;
-    }
     rope_tables_.push_back(
         {std::move(frequencies), std::move(table), static_cast<int>(n_pairs), std::move(amplitudes)});
   }
