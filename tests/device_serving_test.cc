@@ -23,6 +23,7 @@ std::vector<Subject> subjects() {
     if (backend->name == "reference") continue;
     for (const std::string_view model : {"qwen3-q8_0", "gemma3-f16", "qwen35-f16"}) all.push_back({backend, model});
   }
+  for (const std::string_view model : {"gemma3-f16", "qwen35-f16"}) all.push_back({split_devices(), model});
   return all;
 }
 
@@ -119,7 +120,7 @@ TEST_P(DeviceServingTest, a_request_cancelled_in_flight_leaves_the_others_and_th
 INSTANTIATE_TEST_SUITE_P(, DeviceServingTest, testing::ValuesIn(subjects()), [](const auto& info) {
   std::string name = fmt::format("{}_{}", info.param.backend->name, info.param.model);
   std::ranges::replace_if(
-      name, [](char c) { return c == '-' || c == ':'; }, '_');
+      name, [](char c) { return c == '-' || c == ':' || c == ','; }, '_');
   return name;
 });
 

@@ -30,6 +30,7 @@ std::vector<Subject> subjects() {
   for (const BackendInfo* backend : available_backends()) {
     for (const std::string_view model : {"qwen3-q8_0", "gemma3-f16", "qwen35-f16"}) all.push_back({backend, model});
   }
+  all.push_back({split_devices(), "qwen35-f16"});
   return all;
 }
 
@@ -218,7 +219,7 @@ TEST_P(SpeculationTest, a_cancelled_request_leaves_pages_and_prefix_cache_correc
 INSTANTIATE_TEST_SUITE_P(, SpeculationTest, testing::ValuesIn(subjects()), [](const auto& info) {
   std::string name = fmt::format("{}_{}", info.param.backend->name, info.param.model);
   std::ranges::replace_if(
-      name, [](char c) { return c == '-' || c == ':'; }, '_');
+      name, [](char c) { return c == '-' || c == ':' || c == ','; }, '_');
   return name;
 });
 

@@ -128,6 +128,147 @@ TEST_P(SplitTest, layers_over_different_devices_agree_with_the_reference) {
   }
 }
 
+// The last device's layers, with their routed experts on the first one.
+split::Stages experts_on_first(const Graph& graph) {
+  split::Stages stages{.cuts = {}, .devices = {1}};
+  for (const ExpertNodes& experts : expert_nodes(graph)) {
+    for (const int cut : {experts.begin, experts.end}) {
+      stages.cuts.push_back(cut);
+      stages.devices.push_back(cut == experts.begin ? 0 : 1);
+    }
+  }
+  return stages;
+}
+
+TEST_P(SplitTest, experts_on_another_device_give_the_same_bits) {
+  const Format& q8_0 = *find_format("q8_0");
+  if (expert_nodes(whole("reference", q8_0)->model().graph).empty()) return;
+  const std::vector<TokenId> tokens = random_tokens(kTokens, 1);
+  for (const char* backend : {"reference", "cpu"}) {
+    const StepLogits expected = run(*whole(backend, q8_0), tokens, kChunk);
+    const StepLogits got = run(*split({backend, backend}, q8_0, experts_on_first), tokens, kChunk);
+    EXPECT_EQ(got.logits, expected.logits) << backend;
+    EXPECT_EQ(got.hidden, expected.hidden) << backend;
+  }
+}
+
+// Two steps in flight, the second with the tokens that the first one samples.
+TEST_P(SplitTest, sampled_tokens_reach_the_first_stage) {
+  const Format& q8_0 = *find_format("q8_0");
+  const std::vector<TokenId> tokens = random_tokens(9, 2);
+  std::vector<TokenId> sampled[2];
+  std::vector<float> logits[2];
+  for (const bool is_split : {false, true}) {
+    const std::unique_ptr<LoadedModel> model = is_split ? split({"cpu", "cpu"}, q8_0, over(2)) : whole("cpu", q8_0);
+    StepRunner runner(*model);
+    TestSequence sequence = runner.new_sequence(3);
+    runner.start({{&sequence, 0, tokens}});
+    for (int32_t at = 9; at < 13; ++at) {
+      runner.start({{&sequence, at, {kFromDevice}}});
+      const StepOutput out = runner.wait();
+      sampled[is_split].push_back(out.sampled.back());
+      logits[is_split].insert(logits[is_split].end(), out.logits.begin(), out.logits.end());
+    }
+    sampled[is_split].push_back(runner.wait().sampled.back());
+  }
+  EXPECT_EQ(sampled[1], sampled[0]);
+  EXPECT_EQ(logits[1], logits[0]);
+}
+
+TEST_P(SplitTest, copied_and_restored_pages_and_states_continue_the_sequence) {
+  const Format& q8_0 = *find_format("q8_0");
+  const std::vector<TokenId> tokens = random_tokens(24, 3), more = random_tokens(5, 4);
+  const std::unique_ptr<LoadedModel> model = split({"cpu", "cpu"}, q8_0, over(2));
+  StepRunner runner(*model);
+  TestSequence sequence = runner.new_sequence(0), copy = runner.new_sequence(1), restored = runner.new_sequence(2);
+  runner.step({{&sequence, 0, tokens}});
+  CacheMemory& cache = runner.cache();
+  cache.copy_state(0, 1);
+  std::vector<std::byte> state(cache.state_bytes());
+  ASSERT_TRUE(cache.read_state(0, state).ok());
+  ASSERT_TRUE(cache.write_state(2, state).ok());
+  for (size_t g = 0; g < runner.groups().size(); ++g) {
+    for (TestSequence* to : {&copy, &restored}) to->pages[g].push_back(runner.allocate_page(static_cast<int>(g)));
+    const int group = static_cast<int>(g);
+    cache.copy_page(group, sequence.pages[g][0], copy.pages[g][0]);
+    std::vector<std::byte> page(cache.page_bytes(group));
+    ASSERT_TRUE(cache.read_page(group, sequence.pages[g][0], page).ok());
+    ASSERT_TRUE(cache.write_page(group, restored.pages[g][0], page).ok());
+  }
+  const std::vector<float> expected = runner.step({{&sequence, 24, more}})[0].logits;
+  EXPECT_EQ(runner.step({{&copy, 24, more}})[0].logits, expected);
+  EXPECT_EQ(runner.step({{&restored, 24, more}})[0].logits, expected);
+}
+
+TEST_P(SplitTest, the_draft_graph_runs_on_the_last_device) {
+  const Format& q8_0 = *find_format("q8_0");
+  if (!whole("reference", q8_0)->model().draft) return;
+  const std::vector<TokenId> tokens = random_tokens(20, 5);
+  std::vector<float> logits[2];
+  for (const bool is_split : {false, true}) {
+    const std::unique_ptr<LoadedModel> model = is_split ? split({"cpu", "cpu"}, q8_0, over(2)) : whole("cpu", q8_0);
+    StepRunner runner(*model);
+    TestSequence sequence = runner.new_sequence(0);
+    const std::vector<float> hidden = runner.step({{&sequence, 0, tokens}})[0].hidden;
+    logits[is_split] = runner.draft_step({{&sequence, 0, tokens, hidden}})[0].logits;
+  }
+  EXPECT_EQ(logits[1], logits[0]);
+}
+
+// GPUs: those of this machine, llvmpipe, and the emulated one where it is found.
+class GpuSplitTest : public testing::TestWithParam<const BackendInfo*> {
+ protected:
+  static std::unique_ptr<LoadedModel> split(const Devices& devices, const StagesOf& stages) {
+    return std::move(LoadedModel::load_split(file(), devices, stages).value());
+  }
+  static const std::string& file() {  // of a hybrid model with experts
+    static const std::string bytes = make_gguf(with_matrices(tiny_model("qwen35moe"), k_f16));
+    return bytes;
+  }
+  const std::string gpu_ = std::string(GetParam()->name);
+  const std::vector<TokenId> tokens_ = random_tokens(12, 1);
+};
+
+TEST_P(GpuSplitTest, stages_of_one_gpu_share_the_memory_of_their_activations) {
+  const StepLogits expected = run(*LoadedModel::load(file(), *GetParam()).value(), tokens_, 5);
+  const StepLogits got = run(*split({"reference", gpu_},
+                                    [](const Graph& graph) {
+                                      split::Stages stages =
+                                          experts_on_first(graph);  // then all but the last on the GPU
+                                      std::fill(stages.devices.begin(), stages.devices.end() - 2, size_t{1});
+                                      return stages;
+                                    }),
+                             tokens_, 5);
+  EXPECT_LE(relative_difference(got.logits, expected.logits), 1e-5);
+}
+
+TEST_P(GpuSplitTest, layers_and_experts_on_the_cpu_agree_with_the_reference) {
+  constexpr double kMaxError = 1e-5;
+  const std::unique_ptr<LoadedModel> reference =
+      std::move(LoadedModel::load(file(), *find_backend("reference").value()).value());
+  const StepLogits expected = run(*reference, tokens_, 5);
+  const StepLogits layers = run(*split({"cpu", gpu_}, over(2)), tokens_, 5);
+  EXPECT_LE(relative_difference(layers.logits, expected.logits), kMaxError);
+  const StepLogits experts = run(*split({"cpu", gpu_}, experts_on_first), tokens_, 5);
+  EXPECT_LE(relative_difference(experts.logits, expected.logits), kMaxError);
+  EXPECT_LE(relative_difference(experts.hidden, expected.hidden), kMaxError);
+}
+
+std::vector<const BackendInfo*> gpus() {
+  std::vector<const BackendInfo*> all;
+  for (const BackendInfo* backend : available_backends()) {
+    if (backend->devices) all.push_back(backend);
+  }
+  return all;
+}
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuSplitTest);
+INSTANTIATE_TEST_SUITE_P(Gpus, GpuSplitTest, testing::ValuesIn(gpus()), [](const auto& test) {
+  std::string name(test.param->name);
+  std::ranges::replace(name, ':', '_');
+  return name;
+});
+
 std::vector<std::string> model_names() {
   std::vector<std::string> names;
   for (const TinyModel& model : tiny_models()) names.push_back(model.name);

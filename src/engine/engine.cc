@@ -119,15 +119,12 @@ std::string Engine::load_prefix_cache(KvCache& cache) {
 }
 
 Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, EngineOptions options) {
-  if (options.step_tokens == 0) {
-    ZINC_TRY(backend, find_backend(model.backend_name()));
-    options.step_tokens = backend->step_tokens;
-  }
+  if (options.step_tokens == 0) options.step_tokens = model.backend_info().step_tokens;
   if (Status valid = check(options); !valid.ok()) return valid.error();
   if (Status valid = check_context(model, options.context); !valid.ok()) return valid.error();
   ZINC_TRY(tokenizer, Tokenizer::load(model.file()));
   ZINC_TRY(draft_model, open_draft_model(model, options.speculation));
-  ZINC_TRY(memory, plan_engine_memory(model, model.memory_limit(), options, draft_model ? &*draft_model : nullptr));
+  ZINC_TRY(memory, plan_engine_memory(model, model.memory_limits(), options, draft_model ? &*draft_model : nullptr));
   const CachePlan& plan = memory.cache;
   if (Status s = model.upload(); !s.ok()) return s.error();
   std::unique_ptr<Engine> engine(new Engine(std::move(model), std::move(tokenizer)));
@@ -150,6 +147,7 @@ Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, EngineOption
                      .weight_bytes = instance.weights().device_bytes(),
                      .cache_bytes = cache->memory().device_bytes(),
                      .activation_bytes = step_plan->device_bytes(),
+                     .devices = memory.devices,
                      .rope_contexts = rope_contexts(graph, plan.context),
                      .speculation = options.speculation.mode,
                      .cache_load_error = engine->load_prefix_cache(*cache)};

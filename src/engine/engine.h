@@ -14,7 +14,7 @@
 
 #include "base/sha256.h"
 #include "engine/engine_stats.h"
-#include "engine/model_instance.h"
+#include "engine/model_memory.h"
 #include "engine/request.h"
 #include "engine/step_trace.h"
 #include "text/tokenizer.h"
@@ -44,7 +44,8 @@ struct EngineLimits {
   int context = 0, max_sequences = 0, queue_limit = 0, n_vocab = 0;
   int embedding_dim = 0;
   size_t weight_bytes = 0, cache_bytes = 0, activation_bytes = 0;
-  std::vector<int> rope_contexts = {};  // positions by RoPE scaling; the last one is `context`
+  std::vector<ModelMemory> devices = {};  // of each device of the model
+  std::vector<int> rope_contexts = {};    // positions by RoPE scaling; the last one is `context`
   SpeculationMode speculation = SpeculationMode::automatic;
   std::string cache_load_error = {};  // why an existing cache file was not loaded; empty: no error
 };

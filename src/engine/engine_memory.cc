@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "base/format_memory.h"
 #include "base/pluralize.h"
+#include "engine/placement.h"
 #include "graph/rope.h"
 
 namespace zinc {
@@ -52,32 +54,25 @@ struct Models {
   const ModelInstance* draft_model;  // nullptr: none
 };
 
-Result<size_t> measure_mtp_plan(const ModelInstance& model, const CacheSizes& sizes, const Bucket& bucket) {
-  const ModelLayout& layout = model.layout();
-  ZINC_TRY(cache, layout.backend->allocate_cache(model.model().caches, sizes));
-  ZINC_TRY(plan, layout.backend->compile(*model.model().draft, *layout.weights, *cache, bucket));
-  return plan->device_bytes();
-}
-
-Result<ModelMemory> measure(const Models& models, const CacheSizes& sizes, const CacheSizes& draft_sizes,
-                            const EngineOptions& options) {
+// Of each device of the target. The draft model is on the last one.
+Result<std::vector<ModelMemory>> measure(const Models& models, const CacheSizes& sizes, const CacheSizes& draft_sizes,
+                                         const EngineOptions& options) {
   const Graph& graph = models.model.model().graph;
-  ZINC_TRY(memory,
-           measure_memory(models.model, sizes, with_rope_scalings(largest_step(options), graph, sizes.max_length)));
-  Bucket draft_step = largest_draft_step(options);
-  if (models.model.model().draft) {
-    ZINC_TRY(mtp_bytes, measure_mtp_plan(models.model, sizes, with_rope_scalings(draft_step, graph, sizes.max_length)));
-    memory.plan_bytes += mtp_bytes;
-  }
+  const Bucket mtp_step = with_rope_scalings(largest_draft_step(options), graph, sizes.max_length);
+  ZINC_TRY(devices,
+           measure_devices(models.model, sizes, with_rope_scalings(largest_step(options), graph, sizes.max_length),
+                           models.model.model().draft ? &mtp_step : nullptr));
   if (models.draft_model) {
-    draft_step = with_rope_scalings(draft_step, models.draft_model->model().graph, draft_sizes.max_length);
+    const Bucket draft_step =
+        with_rope_scalings(largest_draft_step(options), models.draft_model->model().graph, draft_sizes.max_length);
     ZINC_TRY(draft, measure_memory(*models.draft_model, draft_sizes, draft_step));
-    memory.weight_bytes += draft.weight_bytes;
-    memory.upload_bytes = std::max(memory.upload_bytes, draft.upload_bytes);
-    memory.cache_bytes += draft.cache_bytes;
-    memory.plan_bytes += draft.plan_bytes;
+    ModelMemory& last = devices.back();
+    last.weight_bytes += draft.weight_bytes;
+    last.upload_bytes = std::max(last.upload_bytes, draft.upload_bytes);
+    last.cache_bytes += draft.cache_bytes;
+    last.plan_bytes += draft.plan_bytes;
   }
-  return memory;
+  return devices;
 }
 
 // The layers of both models: their caches are planned together, so that both have pages for the same positions.
@@ -103,7 +98,8 @@ CacheSizes sizes_of(const ModelInstance& model, const CacheSizes& all, std::span
 }
 
 // The memory with a cache of one page per group: what is needed besides the cache, at least.
-Result<ModelMemory> measure_without_cache(const Models& models, const Format& kv_format, const EngineOptions& options) {
+Result<std::vector<ModelMemory>> measure_without_cache(const Models& models, const Format& kv_format,
+                                                       const EngineOptions& options) {
   const auto least_sizes = [&](const ModelInstance& model) {
     CacheSizes sizes{.n_pages = {}, .n_slots = 1, .kv_format = &kv_format};
     sizes.n_pages.assign(page_groups(model.model().caches).size(), 1);
@@ -122,52 +118,79 @@ Error cache_bytes_error(const ModelMemory& memory, size_t limit, const EngineOpt
               format_memory(limit > used ? limit - used : 0));
 }
 
+// The bytes of a whole cache whose parts fit what the devices have unused, if they are in the proportions of `memory`.
+size_t largest_cache(std::span<const ModelMemory> memory, std::span<const size_t> used, const MemoryLimits& limits) {
+  const double total = static_cast<double>(sum_of(memory).cache_bytes);
+  double largest = static_cast<double>(std::numeric_limits<int64_t>::max());
+  for (size_t d = 0; d < memory.size(); ++d) {
+    if (memory[d].cache_bytes == 0) continue;
+    const double unused = static_cast<double>(limits[d] > used[d] ? limits[d] - used[d] : 0);
+    largest =
+        std::min(largest, memory.size() == 1 ? unused : unused * total / static_cast<double>(memory[d].cache_bytes));
+  }
+  return static_cast<size_t>(largest);
+}
+
+// The first device whose limit is too small.
+std::optional<size_t> too_small(std::span<const ModelMemory> memory, const MemoryLimits& limits) {
+  for (size_t d = 0; d < memory.size(); ++d) {
+    if (memory[d].bytes() > limits[d]) return d;
+  }
+  return std::nullopt;
+}
+
 // The workspaces grow with the cache, so the cache shrinks until all fits.
-Result<EngineMemory> plan_memory_with(const Models& models, const Format& kv_format, size_t limit,
+Result<EngineMemory> plan_memory_with(const Models& models, const Format& kv_format, const MemoryLimits& limits,
                                       const EngineOptions& options) {
   constexpr int kMaxRounds = 8;
   const std::vector<LayerCache> layers = all_layers(models);
   ZINC_TRY(least, measure_without_cache(models, kv_format, options));
-  size_t used = least.weight_bytes + least.plan_bytes;
+  std::vector<size_t> used;
+  for (const ModelMemory& device : least) used.push_back(device.weight_bytes + device.plan_bytes);
   EngineMemory out;
+  out.devices = least;
   for (int round = 0; round < kMaxRounds; ++round) {
-    const size_t unused = limit > used ? limit - used : 0;
-    if (options.cache_bytes > unused) return cache_bytes_error(round == 0 ? least : out, limit, options);
+    const size_t unused = largest_cache(out.devices, used, limits);
+    if (options.cache_bytes > unused) return cache_bytes_error(sum_of(out.devices), limits.sum(least.size()), options);
     ZINC_TRY(plan, plan_cache(layers, kv_format, requirements_of(models.model, unused, options)));
     if (models.draft_model) {
       out.draft_cache = sizes_of(*models.draft_model, plan.sizes, layers);
       out.draft_cache.n_slots = options.max_sequences;
     }
     plan.sizes = sizes_of(models.model, plan.sizes, layers);
-    ZINC_TRY(memory, measure(models, plan.sizes, out.draft_cache, options));
-    static_cast<ModelMemory&>(out) = memory;
+    ZINC_TRY(devices, measure(models, plan.sizes, out.draft_cache, options));
+    static_cast<ModelMemory&>(out) = sum_of(devices);
+    out.devices = std::move(devices);
     out.cache = std::move(plan);
-    if (out.bytes() <= limit) return out;
-    used += out.bytes() - limit;
+    if (!too_small(out.devices, limits)) return out;
+    for (size_t d = 0; d < used.size(); ++d) {
+      if (out.devices[d].bytes() > limits[d]) used[d] += out.devices[d].bytes() - limits[d];
+    }
   }
-  return fail(ErrorCode::out_of_memory, "{} do not fit in {}", memory_text(out), format_memory(limit));
+  const size_t d = *too_small(out.devices, limits);
+  return fail(ErrorCode::out_of_memory, "{} do not fit in {}", memory_text(out.devices[d]), format_memory(limits[d]));
 }
 
 // Other settings with which the same model fits: "--kv q8_0, --parallel 4".
-std::string fitting_settings(const Models& models, size_t limit, const EngineOptions& options) {
+std::string fitting_settings(const Models& models, const MemoryLimits& limits, const EngineOptions& options) {
   const ModelInstance& model = models.model;
   std::string fitting;
   const auto add = [&](std::string_view setting) { fitting += (fitting.empty() ? "" : ", ") + std::string(setting); };
   for (const std::string_view name : model.backend_info().kv_formats) {
     const Format &smaller = *find_format(name), &used = model.kv_format();
     const bool is_smaller = smaller.block_bytes * used.block_elems < used.block_bytes * smaller.block_elems;
-    if (!is_smaller || !plan_memory_with(models, smaller, limit, options).ok()) continue;
+    if (!is_smaller || !plan_memory_with(models, smaller, limits, options).ok()) continue;
     add(fmt::format("--kv {}", name));
     break;
   }
   EngineOptions fewer = options;
   while (fewer.max_sequences > 1) {
     fewer.max_sequences /= 2;
-    if (!plan_memory_with(models, model.kv_format(), limit, fewer).ok()) continue;
+    if (!plan_memory_with(models, model.kv_format(), limits, fewer).ok()) continue;
     add(fmt::format("--parallel {}", fewer.max_sequences));
     break;
   }
-  if (models.draft_model && plan_memory_with({model, nullptr}, model.kv_format(), limit, options).ok()) {
+  if (models.draft_model && plan_memory_with({model, nullptr}, model.kv_format(), limits, options).ok()) {
     add("--speculate off");
   }
   return fitting;
@@ -178,6 +201,16 @@ std::string smaller_model_hint(const ModelMemory& least, size_t limit) {
   if (least.plan_bytes >= limit) return "use a smaller model";
   return fmt::format("use a smaller model or a smaller quantization, with less than {} of weights",
                      format_memory(limit - least.plan_bytes));
+}
+
+// The device that has the least memory left, or lacks the most.
+size_t tightest(std::span<const ModelMemory> memory, const MemoryLimits& limits) {
+  const auto unused = [&](size_t d) {
+    return static_cast<int64_t>(limits[d]) - static_cast<int64_t>(memory[d].weight_bytes + memory[d].plan_bytes);
+  };
+  size_t tightest = 0;
+  for (size_t d = 1; d < memory.size(); ++d) tightest = unused(d) < unused(tightest) ? d : tightest;
+  return tightest;
 }
 
 }  // namespace
@@ -205,25 +238,36 @@ Bucket with_rope_scalings(Bucket step, const Graph& graph, int context) {
   return step;
 }
 
-Result<EngineMemory> plan_engine_memory(const ModelInstance& model, size_t limit, const EngineOptions& options,
-                                        const ModelInstance* draft_model) {
+Result<EngineMemory> plan_engine_memory(const ModelInstance& model, const MemoryLimits& limits,
+                                        const EngineOptions& options, const ModelInstance* draft_model) {
   const Models models{model, draft_model};
-  Result<EngineMemory> planned = plan_memory_with(models, model.kv_format(), limit, options);
+  Result<EngineMemory> planned = plan_memory_with(models, model.kv_format(), limits, options);
   if (planned.ok() || planned.error().code != ErrorCode::out_of_memory) return planned;
   ZINC_TRY(least, measure_without_cache(models, model.kv_format(), options));
+  const size_t d = tightest(least, limits);
   const std::string model_text = fmt::format("{} {} of weights and {} of activations and workspaces, of {} available{}",
                                              draft_model ? "the model and its draft model take" : "the model takes",
-                                             format_memory(least.weight_bytes), format_memory(least.plan_bytes),
-                                             format_memory(limit), model.device_text());
+                                             format_memory(least[d].weight_bytes), format_memory(least[d].plan_bytes),
+                                             format_memory(limits[d]), model.devices()[d].memory_text());
   std::string remedy;
   EngineOptions any_context = options;
   any_context.context = 0;
-  if (const std::string settings = fitting_settings(models, limit, options); !settings.empty()) {
+  if (const std::string settings = fitting_settings(models, limits, options); !settings.empty()) {
     remedy = "; it fits with: " + settings;
-  } else if (options.cache_bytes == 0 && !plan_memory_with(models, model.kv_format(), limit, any_context).ok()) {
-    remedy = "; " + smaller_model_hint(least, limit);
+  } else if (options.cache_bytes == 0 && !plan_memory_with(models, model.kv_format(), limits, any_context).ok()) {
+    remedy = "; " + smaller_model_hint(least[d], limits[d]);
   }
-  return fail(ErrorCode::out_of_memory, "{}; {}{}", planned.error().message, model_text, remedy);
+  return fail(ErrorCode::out_of_memory, "{}; {}{}{}", planned.error().message, model_text, remedy, split_hint(model));
+}
+
+Result<std::vector<ModelMemory>> least_engine_memory(const ModelInstance& model, const EngineOptions& options) {
+  EngineOptions one = options;
+  if (one.context == 0)
+    one.context = static_cast<int>(std::min<int64_t>(model.model().config.max_context, kLeastContext));
+  CacheRequirements requirements = requirements_of(model, std::numeric_limits<int64_t>::max(), one);
+  if (options.cache_bytes == 0) requirements.max_tokens = static_cast<size_t>(one.context);
+  ZINC_TRY(plan, plan_cache(model.model().caches, model.kv_format(), requirements));
+  return measure({model, nullptr}, plan.sizes, {}, options);
 }
 
 }  // namespace zinc

@@ -10,13 +10,19 @@ namespace zinc {
 
 struct EngineMemory : ModelMemory {  // with that of the MTP block, if it is loaded, and of the draft model
   CachePlan cache;
-  CacheSizes draft_cache = {};  // of the draft model
+  CacheSizes draft_cache = {};            // of the draft model
+  std::vector<ModelMemory> devices = {};  // of each device of the model
 };
 
-// Within `limit` bytes in total. out_of_memory: it does not fit; the message has the numbers and what would fit.
+// Within the limits. out_of_memory: it does not fit; the message has the numbers and what would fit.
 // EngineOptions::cache_bytes is the size of both models' caches. REQUIRES: options.step_tokens > 0.
-Result<EngineMemory> plan_engine_memory(const ModelInstance& model, size_t limit, const EngineOptions& options,
-                                        const ModelInstance* draft_model = nullptr);
+Result<EngineMemory> plan_engine_memory(const ModelInstance& model, const MemoryLimits& limits,
+                                        const EngineOptions& options, const ModelInstance* draft_model = nullptr);
+
+// Of each device, with a cache for one request: of EngineOptions::context positions, or kLeastContext. For choosing
+// which layers a device gets. REQUIRES: options.step_tokens > 0.
+Result<std::vector<ModelMemory>> least_engine_memory(const ModelInstance& model, const EngineOptions& options);
+inline constexpr int kLeastContext = 4096;  // positions of a model that is split automatically, if it has so many
 
 // The least limit with which plan_engine_memory grants this memory, if EngineOptions::cache_bytes is 0: the cache may
 // take half of what the model leaves.

@@ -44,7 +44,13 @@ Result<Sha256::Digest> fingerprint_of(const ModelInstance& model, std::string_vi
   add(hash, program);
   add(hash, kLayout);
   add(hash, model.backend_name());
-  add(hash, without_threads(model.backend().info().name));
+  if (model.devices().size() == 1) {
+    add(hash, without_threads(model.backend().info().name));
+  } else {  // a page is that of all devices
+    for (const ModelDevice& device : model.devices()) {
+      add(hash, fmt::format("{} {} {}", without_threads(device.device.name), device.first_layer, device.n_layers));
+    }
+  }
   add(hash, model.kv_format().name);
   if (Status s = add_shards(model.file(), hash); !s.ok()) return s.error();
   return hash.finish();

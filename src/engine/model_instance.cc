@@ -3,10 +3,12 @@
 #include <array>
 
 #include "base/format_memory.h"
+#include "engine/placement.h"
 
 namespace zinc {
 
 Status ModelInstance::read(const std::filesystem::path& path, Draft draft) {
+  path_ = path;
   ZINC_TRY(file, GgufFile::open(path));
   file_ = std::make_unique<GgufFile>(std::move(file));
   ZINC_TRY(model, read_model(*file_, draft));
@@ -18,38 +20,63 @@ int ModelInstance::scan_chunk_tokens() const {
   return zinc::state_bytes(model_->caches) > 0 ? backend_info_->scan_chunk_tokens : 1;
 }
 
+MemoryLimits ModelInstance::memory_limits() const {
+  std::vector<size_t> bytes;
+  for (const ModelDevice& device : devices_) bytes.push_back(device.memory_limit);
+  return bytes;
+}
+
+MergedBackendInfo::MergedBackendInfo(std::span<const ModelDevice> devices) : info(*devices.back().info) {
+  for (const std::string_view format : info.kv_formats) {
+    if (std::ranges::all_of(devices, [&](const ModelDevice& d) { return has_kv_format(*d.info, format); })) {
+      kv_formats.push_back(format);
+    }
+  }
+  for (const ModelDevice& device : devices) {
+    name += (name.empty() ? "" : "+") + device.name;
+    info.matmul_activation_bits = std::min(info.matmul_activation_bits, device.info->matmul_activation_bits);
+    info.attention_activation_bits = std::min(info.attention_activation_bits, device.info->attention_activation_bits);
+    info.scan_chunk_tokens = std::max(info.scan_chunk_tokens, device.info->scan_chunk_tokens);
+  }
+  info.name = name;
+  info.kv_formats = kv_formats;
+}
+
+// Lays the model out on these devices, in stages if there are several.
+Status ModelInstance::use(std::vector<ModelDevice> devices, split::Stages stages) {
+  devices_ = std::move(devices);
+  stages_ = std::move(stages);
+  layout_ = {};
+  merged_info_ = nullptr;
+  if (devices_.size() == 1) {
+    backend_ = devices_[0].backend;
+    backend_info_ = devices_[0].info;
+    return lay_out();
+  }
+  merged_info_ = std::make_shared<const MergedBackendInfo>(devices_);
+  backend_info_ = &merged_info_->info;
+  std::vector<std::shared_ptr<Backend>> backends;
+  for (const ModelDevice& device : devices_) backends.push_back(device.backend);
+  ZINC_TRY(backend, split::make_split_backend(model_->graph, stages_, std::move(backends)));
+  backend_ = std::move(backend);
+  return lay_out();
+}
+
 Result<ModelInstance> ModelInstance::open(const std::filesystem::path& path, const LoadOptions& options) {
   ModelInstance instance;
   instance.chat_template_ = options.chat_template;
   if (Status s = instance.read(path, options.draft); !s.ok()) return s.error();
-  const std::string_view name = options.backend.empty() ? default_backend().name : std::string_view(options.backend);
-  ZINC_TRY(info, find_backend(name));
-  instance.backend_info_ = info;
-  instance.kv_format_ = options.kv_format ? options.kv_format : find_format(info->default_kv_format);
-  if (!has_kv_format(*info, instance.kv_format_->name)) {
-    return fail(ErrorCode::unsupported, "the {} backend does not support the KV cache format '{}'; use {}", info->name,
-                instance.kv_format_->name, kv_format_names(*info));
-  }
-  if (Status fits = check_kv_blocks(*instance.kv_format_, instance.model_->caches); !fits.ok()) return fits.error();
-  ZINC_TRY(backend, open_backend(name, options.n_threads));
-  instance.backend_ = std::move(backend);
-  const DeviceInfo device = instance.backend_->info();
-  if (device.has_dedicated_memory) instance.device_text_ = " on " + device.name;
-  instance.memory_limit_ = options.memory_limit > 0 ? options.memory_limit : available_bytes(device);
-  if (Status s = instance.lay_out(path); !s.ok()) return s.error();
+  if (Status s = Placer(instance, options).place(); !s.ok()) return s.error();
   return instance;
 }
 
 Result<ModelInstance> ModelInstance::open_beside(const ModelInstance& other, const std::filesystem::path& path) {
   ModelInstance instance;
   if (Status s = instance.read(path, Draft::skip); !s.ok()) return s.error();
-  instance.backend_info_ = other.backend_info_;
   instance.kv_format_ = other.kv_format_;
   if (Status fits = check_kv_blocks(*instance.kv_format_, instance.model_->caches); !fits.ok()) return fits.error();
-  instance.backend_ = other.backend_;
-  instance.device_text_ = other.device_text_;
-  instance.memory_limit_ = other.memory_limit_;
-  if (Status s = instance.lay_out(path); !s.ok()) return s.error();
+  if (Status s = instance.use({other.devices_.back()}, {}); !s.ok()) return s.error();
+  if (Status s = instance.check_weights(); !s.ok()) return s.error();
   return instance;
 }
 
@@ -65,7 +92,8 @@ Status ModelInstance::add_mtp_file(const std::filesystem::path& path) {
   mtp_file_ = std::make_unique<GgufFile>(std::move(file));
   ZINC_TRY(draft, read_mtp_file(*mtp_file_, *model_));
   model_->draft = std::move(draft);
-  return lay_out(path);
+  if (Status s = lay_out(); !s.ok()) return s;
+  return check_weights();
 }
 
 std::vector<const Graph*> ModelInstance::graphs() const {
@@ -74,19 +102,30 @@ std::vector<const Graph*> ModelInstance::graphs() const {
   return graphs;
 }
 
-Status ModelInstance::lay_out(const std::filesystem::path& path) {
+Status ModelInstance::lay_out() {
+  layout_.weights = nullptr;
   layout_.backend = backend_->without_memory();
   ZINC_TRY(weights, layout_.backend->upload(graphs(), [](auto) {}));
   layout_.weights = std::move(weights);
   release_file_pages();
-  const size_t n_needed = layout_.weights->device_bytes() + layout_.weights->upload_bytes();
-  if (n_needed <= memory_limit_) return ok_status();
-  const size_t n_file = file_->file_bytes() + (mtp_file_ ? mtp_file_->file_bytes() : 0);
-  return fail(ErrorCode::out_of_memory,
-              "{}: the model's weights take {} ({} in the file), which do not fit in the {} of memory available{}; use "
-              "a smaller model or a smaller quantization",
-              path.string(), format_memory(n_needed), format_memory(n_file), format_memory(memory_limit_),
-              device_text_);
+  return ok_status();
+}
+
+Status ModelInstance::check_weights() const {
+  for (size_t d = 0; d < devices_.size(); ++d) {
+    const ModelDevice& device = devices_[d];
+    const size_t n_needed = layout_.weights->device_bytes_on(d) + layout_.weights->upload_bytes_on(d);
+    if (n_needed <= device.memory_limit) continue;
+    const size_t n_file = file_->file_bytes() + (mtp_file_ ? mtp_file_->file_bytes() : 0);
+    return fail(
+        ErrorCode::out_of_memory,
+        "{}: {} take {} ({} in the file), which do not fit in the {} of memory available{}; use a smaller model or "
+        "a smaller quantization{}",
+        path_.string(), devices_.size() == 1 ? "the model's weights" : "the weights of layers on " + device.name,
+        format_memory(n_needed), format_memory(n_file), format_memory(device.memory_limit), device.memory_text(),
+        split_hint(*this));
+  }
+  return ok_status();
 }
 
 Status ModelInstance::upload() {

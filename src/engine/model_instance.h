@@ -2,30 +2,88 @@
 // measured (model_memory.h); uploaded, it can run. Movable; must outlive everything created from it.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/split/split_backend.h"
 #include "gguf/gguf_file.h"
 #include "model/model.h"
 
 namespace zinc {
 
+struct EngineOptions;
+
+// What a user wants of a placement (engine/placement.h); the rest is chosen.
+struct PlacementOptions {
+  static constexpr int kAllLayers = 1 << 20;
+  int gpu_layers = 0;              // the last ones, on GPUs; the CPU runs the others. 0: as many as fit
+  int cpu_experts = 0;             // layers on GPUs, the first ones, whose routed experts the CPU runs
+  std::vector<double> split = {};  // layers of each device as ratios, in the order of LoadOptions::backend
+  size_t gpu_memory = 0;           // bytes of each GPU, at most; 0: all that is free
+  auto operator<=>(const PlacementOptions&) const = default;
+};
+
 struct LoadOptions {
-  std::string backend;                // empty: the default backend
+  // Empty: the default backend, and the CPU for layers that do not fit a GPU. A list, "cuda:0,cuda:1,cpu", splits the
+  // model over these devices.
+  std::string backend;
   int n_threads = 0;                  // 0: one per core
   size_t memory_limit = 0;            // bytes the model may use in total; 0: all free memory
   const Format* kv_format = nullptr;  // nullptr: the backend's default
   Draft draft = Draft::skip;
   std::string chat_template = {};  // replaces the file's chat template; empty: the file's own
+  PlacementOptions placement = {};
+  const EngineOptions* engine = nullptr;  // room for it is left on each device of a split; nullptr: for one request
+};
+
+// Bytes that a model may use on each of its devices: the same on all if only one number is given.
+class MemoryLimits {
+ public:
+  MemoryLimits(size_t n_bytes) : bytes_{n_bytes} {}
+  MemoryLimits(std::vector<size_t> bytes) : bytes_(std::move(bytes)) {}
+  size_t operator[](size_t device) const { return bytes_[std::min(device, bytes_.size() - 1)]; }
+  size_t sum(size_t n_devices) const {
+    size_t n = 0;
+    for (size_t d = 0; d < n_devices; ++d) n += (*this)[d];
+    return n;
+  }
+
+ private:
+  std::vector<size_t> bytes_;
+};
+
+// A device that a model runs on.
+struct ModelDevice {
+  std::string name;  // as for open_backend
+  const BackendInfo* info = nullptr;
+  std::shared_ptr<Backend> backend;
+  DeviceInfo device;
+  size_t memory_limit = 0;
+  int n_expert_layers = 0;            // of other devices, whose routed experts run on it
+  int first_layer = 0, n_layers = 0;  // that run on it; the first device also embeds, the last one has the output head
+
+  bool is_gpu() const { return info->devices != nullptr; }
+  // " on NVIDIA H200", for messages about memory; empty: in the host's memory.
+  std::string memory_text() const { return device.has_dedicated_memory ? " on " + device.name : ""; }
 };
 
 // The model on Backend::without_memory.
 struct ModelLayout {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<DeviceWeights> weights;
+};
+
+// The BackendInfo of several devices as one: what all of them can do.
+struct MergedBackendInfo {
+  explicit MergedBackendInfo(std::span<const ModelDevice> devices);
+  std::string name;  // "cpu+cuda"
+  std::vector<std::string_view> kv_formats;
+  BackendInfo info;
 };
 
 class ModelInstance {
@@ -40,6 +98,7 @@ class ModelInstance {
   // Both.
   static Result<ModelInstance> load(const std::filesystem::path& path, const LoadOptions& options);
 
+  const std::filesystem::path& path() const { return path_; }
   const GgufFile& file() const { return *file_; }
   const GgufFile* mtp_file() const { return mtp_file_.get(); }  // nullptr: none was added
   const Model& model() const { return *model_; }
@@ -51,15 +110,20 @@ class ModelInstance {
   DeviceWeights& weights() const { return *weights_; }  // REQUIRES: uploaded
   const ModelLayout& layout() const { return layout_; }
   const Format& kv_format() const { return *kv_format_; }
-  size_t memory_limit() const { return memory_limit_; }
-  // " on NVIDIA H200", for messages about memory; empty: in the host's memory.
-  const std::string& device_text() const { return device_text_; }
+  std::span<const ModelDevice> devices() const { return devices_; }  // several: the model is split over them
+  bool is_placed_automatically() const { return is_placed_automatically_; }
+  MemoryLimits memory_limits() const;
+  size_t memory_limit() const { return memory_limits()[0]; }  // of the first device
+  const split::Stages& stages() const { return stages_; }
   const std::string& chat_template() const { return chat_template_; }  // replaces the file's; empty: the file's own
 
  private:
+  friend class Placer;
   ModelInstance() = default;
   Status read(const std::filesystem::path& path, Draft draft);
-  Status lay_out(const std::filesystem::path& path);
+  Status use(std::vector<ModelDevice> devices, split::Stages stages);
+  Status lay_out();
+  Status check_weights() const;
   std::vector<const Graph*> graphs() const;
   void release_file_pages() const;
   std::unique_ptr<GgufFile> file_, mtp_file_;  // pointers, because graphs and plans refer to them across moves
@@ -69,8 +133,11 @@ class ModelInstance {
   ModelLayout layout_;
   std::unique_ptr<DeviceWeights> weights_;
   const Format* kv_format_ = nullptr;
-  size_t memory_limit_ = 0;
-  std::string device_text_;
+  std::vector<ModelDevice> devices_;
+  bool is_placed_automatically_ = false;
+  split::Stages stages_;
+  std::shared_ptr<const MergedBackendInfo> merged_info_;  // of several devices
+  std::filesystem::path path_;
   std::string chat_template_;
 };
 

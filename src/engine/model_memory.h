@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "engine/model_instance.h"
 
@@ -18,6 +19,10 @@ struct ModelMemory {
 };
 
 Result<ModelMemory> measure_memory(const ModelInstance& model, const CacheSizes& sizes, const Bucket& bucket);
+// Of each of the model's devices; `draft_bucket`: with the plan of the MTP block, or nullptr.
+Result<std::vector<ModelMemory>> measure_devices(const ModelInstance& model, const CacheSizes& sizes,
+                                                 const Bucket& bucket, const Bucket* draft_bucket = nullptr);
+ModelMemory sum_of(std::span<const ModelMemory> devices);
 
 // "6.10 GB: 4.60 GB of weights, 1.10 GB of KV cache, 400 MB of activations and workspaces"
 std::string memory_text(const ModelMemory& memory);

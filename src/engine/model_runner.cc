@@ -27,11 +27,13 @@ Result<ModelRunner> ModelRunner::create(const ModelInstance& instance, const Run
                       .max_outputs = options.all_logits ? runner.step_tokens_ : 1,
                       .keep_values = options.keep_values,
                       .time_kernels = options.time_kernels};
-  ZINC_TRY(memory, measure_memory(instance, sizes, bucket));
-  if (memory.bytes() > instance.memory_limit()) {
+  ZINC_TRY(memory, measure_devices(instance, sizes, bucket));
+  for (size_t d = 0; d < memory.size(); ++d) {
+    const ModelDevice& device = instance.devices()[d];
+    if (memory[d].bytes() <= device.memory_limit) continue;
     return fail(ErrorCode::out_of_memory,
                 "a context of {} tokens needs {}, but only {} is available{}; use fewer tokens or a smaller model",
-                options.context, memory_text(memory), format_memory(instance.memory_limit()), instance.device_text());
+                options.context, memory_text(memory[d]), format_memory(device.memory_limit), device.memory_text());
   }
   ZINC_TRY(cache, instance.backend().allocate_cache(layers, sizes));
   runner.cache_ = std::move(cache);

@@ -50,6 +50,16 @@ const BackendInfo* vulkan_device() {
 inline const BackendInfo* cpu_vulkan() { return vulkan_device<CpuDevice>(); }
 inline const BackendInfo* emulated_vulkan() { return vulkan_device<EmulatedDevice>(); }
 
+// A model split over two kinds of devices, for tests that open a model by the name of its devices.
+inline const BackendInfo* split_devices() {
+  static const BackendInfo info = [] {
+    BackendInfo named = *find_backend("reference").value();
+    named.name = "cpu,reference";
+    return named;
+  }();
+  return &info;
+}
+
 // If ZINC_TEST_CACHE is set, compiled kernels are cached in that folder, so that the parallel test processes of a GPU
 // run compile each kernel once.
 inline std::vector<const BackendInfo*> tested_backends() {

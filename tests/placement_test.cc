@@ -1,0 +1,142 @@
+// Which layers run on which device: chosen, as the user wants, or refused with a setting that fits. Layouts only:
+// nothing is uploaded. llvmpipe stands for a GPU.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "engine/engine_memory.h"
+#include "engine/placement.h"
+#include "tests/support/contains_all.h"
+#include "tests/support/serving.h"
+#include "tests/support/tested_backends.h"
+
+namespace zinc {
+namespace {
+
+constexpr const char* kGpu = "vulkan:llvmpipe";
+const EngineOptions kEngine = {.max_sequences = 1, .context = 256, .step_tokens = 32};
+
+class PlacementTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!cpu_vulkan() || !cpu_vulkan()->is_available()) GTEST_SKIP() << "no llvmpipe";
+  }
+  static Result<ModelInstance> open(std::string_view model, std::string devices, PlacementOptions placement) {
+    return ModelInstance::open(model_path(model), {.backend = std::move(devices),
+                                                   .n_threads = 1,
+                                                   .kv_format = find_format("f16"),
+                                                   .placement = std::move(placement),
+                                                   .engine = &kEngine});
+  }
+  static std::string error_of(std::string_view model, std::string devices, PlacementOptions placement) {
+    const Result<ModelInstance> opened = open(model, std::move(devices), std::move(placement));
+    return opened.ok() ? "no error" : opened.error().message;
+  }
+  // "cpu:0+2 vulkan:llvmpipe:2+4": the first layer and the number of layers of each device.
+  static std::string layers_of(const ModelInstance& model) {
+    std::string text;
+    for (const ModelDevice& device : model.devices()) {
+      text += fmt::format("{}{} {}+{}", text.empty() ? "" : ", ", device.name, device.first_layer, device.n_layers);
+      if (device.n_expert_layers > 0) text += fmt::format(" and {} experts", device.n_expert_layers);
+    }
+    return text;
+  }
+  static std::string layers_with(std::string_view model, std::string devices, PlacementOptions placement) {
+    const Result<ModelInstance> opened = open(model, std::move(devices), std::move(placement));
+    return opened.ok() ? layers_of(opened.value()) : opened.error().message;
+  }
+};
+
+TEST_F(PlacementTest, a_model_that_fits_the_gpu_is_not_split) {
+  EXPECT_EQ(layers_with("tiny qwen35moe", fmt::format("{},cpu", kGpu), {}), fmt::format("{} 0+3", kGpu));
+}
+
+TEST_F(PlacementTest, less_gpu_memory_moves_experts_and_then_layers_to_the_cpu) {
+  const ModelInstance whole = std::move(open("tiny qwen35moe", kGpu, {}).value());
+  const ModelMemory needed = std::move(least_engine_memory(whole, kEngine).value())[0];
+  int n_gpu_layers = 3, n_experts = 0, n_placements = 0;
+  bool is_refused = false;
+  for (size_t percent = 0; percent <= 100 && !is_refused; percent += 5) {  // most of the need is the upload's
+    const size_t limit = least_limit(needed) - needed.weight_bytes * percent / 100;
+    const Result<ModelInstance> opened = open("tiny qwen35moe", fmt::format("{},cpu", kGpu), {.gpu_memory = limit});
+    if (!opened.ok()) {
+      EXPECT_TRUE(contains_all(opened.error().message, {"not one layer fits", "--kv q8_0", "--device cpu"}))
+          << opened.error().message;
+      is_refused = true;
+      continue;
+    }
+    const std::vector<ModelMemory> memory = std::move(least_engine_memory(opened.value(), kEngine).value());
+    const std::span<const ModelDevice> devices = opened.value().devices();
+    EXPECT_LE(least_limit(memory.back()), limit);
+    EXPECT_LE(devices.back().n_layers, n_gpu_layers);
+    if (devices.back().n_layers == n_gpu_layers) {
+      EXPECT_GE(devices[0].n_expert_layers, n_experts);
+    }
+    n_placements += devices.back().n_layers != n_gpu_layers || devices[0].n_expert_layers != n_experts;
+    n_gpu_layers = devices.back().n_layers;
+    n_experts = devices[0].n_expert_layers;
+    EXPECT_TRUE(plan_engine_memory(opened.value(), opened.value().memory_limits(), kEngine).ok()) << percent;
+  }
+  EXPECT_GE(n_placements, 3);
+  EXPECT_TRUE(is_refused);
+}
+
+TEST_F(PlacementTest, the_user_chooses_layers_and_experts) {
+  const std::string both = fmt::format("{},cpu", kGpu);
+  EXPECT_EQ(layers_with("tiny qwen35moe", kGpu, {.gpu_layers = 1}), fmt::format("cpu 0+2, {} 2+1", kGpu));
+  EXPECT_EQ(layers_with("tiny qwen35moe", both, {.gpu_layers = 99}), fmt::format("{} 0+3", kGpu));
+  EXPECT_EQ(layers_with("tiny qwen35moe", both, {.cpu_experts = 2}),
+            fmt::format("cpu 0+0 and 2 experts, {} 0+3", kGpu));
+  EXPECT_EQ(layers_with("tiny qwen35moe", kGpu, {.cpu_experts = PlacementOptions::kAllLayers}),
+            fmt::format("cpu 0+0 and 3 experts, {} 0+3", kGpu));
+  EXPECT_EQ(layers_with("tiny qwen35moe", kGpu, {.gpu_layers = 2, .cpu_experts = 1}),
+            fmt::format("cpu 0+1 and 1 experts, {} 1+2", kGpu));
+  EXPECT_EQ(layers_with("tiny qwen35moe", both, {.split = {3, 1}}), fmt::format("cpu 0+1, {} 1+2", kGpu))
+      << "in the order of --device; the CPU runs the first layers";
+}
+
+TEST_F(PlacementTest, options_that_cannot_apply_are_errors) {
+  EXPECT_TRUE(contains_all(error_of("tiny qwen3", "cpu", {.gpu_layers = 1}), {"--gpu-layers is for GPUs", "cpu"}));
+  EXPECT_TRUE(contains_all(error_of("tiny qwen3", "cpu", {.gpu_memory = 1 << 30}), {"--gpu-memory is for GPUs"}));
+  EXPECT_TRUE(contains_all(error_of("tiny qwen3", kGpu, {.cpu_experts = 1}), {"no routed experts", "--gpu-layers"}));
+  EXPECT_TRUE(contains_all(error_of("tiny qwen3", "cpu,reference", {.split = {1}}), {"1 ratios for 2 devices"}));
+  EXPECT_TRUE(contains_all(error_of("tiny qwen3", "cpu,cpu", {}), {"names cpu twice"}));
+}
+
+TEST_F(PlacementTest, what_does_not_fit_is_refused_with_a_setting_that_does) {
+  const std::string alone = error_of("tiny qwen35moe", kGpu, {.gpu_memory = 10000});
+  EXPECT_TRUE(contains_all(alone, {"do not fit in the 10 kB", "--device vulkan:llvmpipe,cpu"})) << alone;
+  const std::string layers = error_of("tiny qwen35moe", kGpu, {.gpu_layers = 2, .gpu_memory = 1 << 20});
+  EXPECT_TRUE(contains_all(layers, {"layers 1-2 do not fit vulkan:llvmpipe", "fewer --gpu-layers"})) << layers;
+}
+
+TEST_F(PlacementTest, the_table_has_a_line_per_device) {
+  const ModelInstance model = std::move(open("tiny qwen35moe", kGpu, {.gpu_layers = 2}).value());
+  const EngineMemory memory = std::move(plan_engine_memory(model, model.memory_limits(), kEngine).value());
+  const std::vector<double> rates = {1e9, 0};
+  const std::string table = placement_table(model, memory.devices, rates);
+  EXPECT_EQ(std::ranges::count(table, '\n'), 3) << table;
+  EXPECT_TRUE(contains_all(table, {"device", "KV cache", "cpu", "layers 0-0", "vulkan:llvmpipe", "layers 1-2", " ms"}))
+      << table;
+}
+
+// Only where a GPU is the default backend: an entry runs it on the emulated one.
+TEST(AutomaticPlacement, a_model_that_does_not_fit_the_gpu_is_split) {
+  if (!default_backend().devices) return;
+  const auto open = [](size_t gpu_memory) {
+    LoadOptions options{.backend = "", .n_threads = 1, .engine = &kEngine};
+    options.placement.gpu_memory = gpu_memory;
+    return std::move(ModelInstance::open(model_path("tiny qwen35moe"), options).value());
+  };
+  const ModelInstance whole = open(0);
+  ASSERT_EQ(whole.devices().size(), 1u);
+  EXPECT_FALSE(whole.is_placed_automatically());
+  const ModelMemory needed = std::move(least_engine_memory(whole, kEngine).value())[0];
+  const ModelInstance split = open(least_limit(needed) - needed.weight_bytes / 2);
+  ASSERT_EQ(split.devices().size(), 2u);
+  EXPECT_TRUE(split.is_placed_automatically());
+  EXPECT_EQ(split.devices()[0].name, "cpu");
+  EXPECT_EQ(split.devices()[1].name, default_backend().name);
+}
+
+}  // namespace
+}  // namespace zinc
