@@ -331,7 +331,7 @@ HubLibrary::LoadedName HubLibrary::ensure_loaded_now(const std::string& name) {
 }
 
 HubLibrary::LoadedName HubLibrary::load_file(const std::string& name, const ModelEntry& entry, bool keep_others) {
-  if (entry.fit == Fit::too_large) {
+  if (entry.fit == Fit::too_large && !memory_().is_gpu) {  // a GPU's model may be split: loading it tells
     return bad_field("model", fmt::format("'{}' needs {} of memory, more than this machine has", name,
                                           human_bytes(entry.memory_bytes)));
   }

@@ -49,7 +49,9 @@ class ModelMeasurer {
   std::map<std::pair<BackendChoice, fs::path>, Measured> measured_;
 };
 
-MemoryCapacity capacity_of(const std::string& backend) {
+// Of the first of several devices.
+MemoryCapacity capacity_of(const std::string& list) {
+  const std::string backend = list.substr(0, list.find(','));
   const Result<const BackendInfo*> info = backend.empty() ? &default_backend() : find_backend(backend);
   if (!info.ok() || !info.value()->devices) return host_memory();  // uses host memory: no need to open it
   const Result<std::unique_ptr<Backend>> opened = backend.empty() ? info.value()->open(1) : open_backend(backend, 1);
@@ -67,12 +69,12 @@ MemoryCapacity model_memory(const BackendChoice& backend) {
   return memory;
 }
 
-Result<EngineMemory> chat_memory(const ModelInstance& model, size_t limit, int64_t context) {
+Result<EngineMemory> chat_memory(const ModelInstance& model, const MemoryLimits& limits, int64_t context) {
   const EngineOptions options{.max_sequences = 1,
                               .context = static_cast<int>(std::min(context, model.model().config.max_context)),
                               .step_tokens = model.backend_info().step_tokens,
                               .queue_limit = 1};
-  return plan_engine_memory(model, limit, options);
+  return plan_engine_memory(model, limits, options);
 }
 
 }  // namespace zinc

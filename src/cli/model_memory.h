@@ -17,7 +17,7 @@ struct BackendChoice {
 MemoryCapacity model_memory(const BackendChoice& backend = {});
 
 // One chat of `context` tokens (0: as many as fit).
-Result<EngineMemory> chat_memory(const ModelInstance& model, size_t limit, int64_t context);
+Result<EngineMemory> chat_memory(const ModelInstance& model, const MemoryLimits& limits, int64_t context);
 
 inline constexpr size_t kUnlimitedMemory = size_t{1} << 60;
 

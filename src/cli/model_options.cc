@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/mapped_file.h"
 #include "base/pluralize.h"
 #include "base/thread_pool.h"
 #include "cli/model_file.h"
 #include "cli/number_in_range.h"
 #include "cli/output.h"
+#include "engine/placement.h"
 #include "tensor/format.h"
 #include "text/chat_template.h"
 
@@ -65,18 +68,59 @@ void declare_kv_option(CLI::App& app, std::string& kv_format, std::string_view d
       ->transform(CLI::IsMember(names, plain_name));
 }
 
+namespace {
+
+// Why a value of --device is not valid; empty: it is.
+std::string device_error(const std::string& list) {
+  if (list.empty() || list == "auto") return "";
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t comma = std::min(list.find(',', begin), list.size());
+    const Result<const BackendInfo*> known = find_backend(std::string_view(list).substr(begin, comma - begin));
+    if (!known.ok()) return known.error().message;
+    begin = comma + 1;
+  }
+  return "";
+}
+
+// Where the layers of a model run that is larger than the GPU's memory (docs/devices.md).
+void declare_placement_options(CLI::App& app, PlacementOptions& placement) {
+  CLI::Option* const gpu_layers =
+      app.add_option("--gpu-layers", placement.gpu_layers,
+                     "run the last N layers on the GPU and the others on the CPU (default: as many as fit)")
+          ->check(number_in_range(1, 1 << 20))
+          ->option_text("N");
+  app.add_option_function<std::string>(
+         "--cpu-experts",
+         [&placement](const std::string& text) {
+           placement.cpu_experts = text == "all" ? PlacementOptions::kAllLayers : std::stoi(text);
+         },
+         "keep the routed experts of the first N layers, or of all, in host memory and run them on the CPU (default: "
+         "as many as the GPU has no room for)")
+      ->check(CLI::IsMember({"all"}) | number_in_range(1, 1 << 20))
+      ->option_text("N|all");
+  app.add_option("--gpu-memory", placement.gpu_memory,
+                 "memory of each GPU that the model may use, such as 8G (default: all that is free)")
+      ->transform(CLI::AsSizeValue(false))
+      ->option_text("SIZE");
+  app.add_option("--split", placement.split,
+                 "layers of each device of --device, as ratios such as 3,1 (default: by free memory)")
+      ->delimiter(',')
+      ->excludes(gpu_layers)
+      ->check(number_in_range(0.01, 1e6))
+      ->option_text("RATIOS");
+}
+
+}  // namespace
+
 void declare_backend_options(CLI::App& app, ModelOptions& options) {
   // Not the backend's name: finding it opens a GPU, and the man page is read on other machines.
   const std::string usual = options.backend.empty() ? "auto, the fastest available" : options.backend;
   app.add_option("--device,--backend", options.backend,
-                 fmt::format("compute backend: auto, {}; cuda:N or vulkan:NAME selects a GPU (default: {})",
+                 fmt::format("compute backend: auto, {}; cuda:N or vulkan:NAME selects a GPU; a list such as cuda,cpu "
+                             "splits the model's layers over several (default: {})",
                              backend_names(), usual))
-      ->check(
-          [](const std::string& name) {
-            const Result<const BackendInfo*> known = find_backend(name);
-            return name.empty() || name == "auto" || known.ok() ? std::string() : known.error().message;
-          },
-          "");
+      ->check(device_error, "");
+  declare_placement_options(app, options.placement);
   declare_kv_option(app, options.kv_format, "the backend's own");
 }
 
@@ -98,7 +142,10 @@ Result<ModelInstance> load_model(const ModelOptions& options) {
   return std::move(model);
 }
 
-Result<ModelInstance> open_model(const ModelOptions& options, Draft draft) {
+namespace {
+
+// `engine`: what the model will run, or nullptr.
+Result<ModelInstance> open_model_for(const ModelOptions& options, Draft draft, const EngineOptions* engine) {
   ZINC_TRY(file, model_file(options.path));
   if (const int n_cores = default_thread_count(); options.n_threads > n_cores) {
     print_stderr(fmt::format("zinc: -t {} exceeds this machine's {}; fewer threads are usually faster",
@@ -110,12 +157,21 @@ Result<ModelInstance> open_model(const ModelOptions& options, Draft draft) {
                                     .n_threads = options.n_threads,
                                     .kv_format = backend.kv_format,
                                     .draft = draft,
-                                    .chat_template = std::move(chat_template)});
+                                    .chat_template = std::move(chat_template),
+                                    .placement = options.placement,
+                                    .engine = engine});
+}
+
+}  // namespace
+
+Result<ModelInstance> open_model(const ModelOptions& options, Draft draft) {
+  return open_model_for(options, draft, nullptr);
 }
 
 Result<std::unique_ptr<Engine>> load_engine(const ModelOptions& options, EngineOptions engine_options) {
   SpeculationOptions& speculation = engine_options.speculation;
-  ZINC_TRY(model, open_model(options, speculation.mode == SpeculationMode::mtp ? Draft::load : Draft::skip));
+  const Draft draft_graph = speculation.mode == SpeculationMode::mtp ? Draft::load : Draft::skip;
+  ZINC_TRY(model, open_model_for(options, draft_graph, &engine_options));
   if (!speculation.draft_model.empty()) {
     ZINC_TRY(draft, model_file(speculation.draft_model.string()));
     speculation.draft_model = draft;
@@ -128,6 +184,7 @@ std::string device_text(const ModelOptions& options, const ModelInstance& model)
   const auto text = [&](std::string_view why) {
     return fmt::format("backend {}, device {} ({})", chosen.name, model.backend().info().name, why);
   };
+  if (model.is_placed_automatically()) return text("the model does not fit the GPU alone");
   if (!is_auto(options)) return text("as requested");
   std::string skipped;
   for (const BackendInfo* const* b = kBackends; *b; ++b) {
@@ -135,6 +192,13 @@ std::string device_text(const ModelOptions& options, const ModelInstance& model)
   }
   if (skipped.empty()) return text("fastest available backend");
   return text("not available: " + skipped + "; `zinc check` explains why");
+}
+
+void print_placement(const Engine& engine) {
+  if (engine.model().devices().size() == 1) return;
+  std::string table = placement_table(engine.model(), engine.limits().devices);
+  table.pop_back();
+  print_stderr(table);
 }
 
 }  // namespace zinc

@@ -13,8 +13,9 @@
 namespace zinc {
 
 struct ModelOptions {
-  std::string path;       // as typed (cli/model_file.h); empty: the default model
-  std::string backend;    // optionally with a device, "cuda:1"; empty or "auto": the fastest available
+  std::string path;     // as typed (cli/model_file.h); empty: the default model
+  std::string backend;  // with a device, "cuda:1", or several, "cuda:0,cpu"; empty or "auto": the fastest available
+  PlacementOptions placement = {};
   std::string kv_format;  // empty: the backend's default
   int n_threads = 0;
   std::string chat_template;  // file that replaces the model's chat template; empty: the model's own
@@ -22,7 +23,7 @@ struct ModelOptions {
 
 // Declares --kv: any KV cache format of the backends.
 void declare_kv_option(CLI::App& app, std::string& kv_format, std::string_view default_text);
-// Declares --device (alias --backend) and --kv.
+// Declares --device (alias --backend), --gpu-layers, --gpu-memory, --split and --kv.
 void declare_backend_options(CLI::App& app, ModelOptions& options);
 // The same and --threads.
 void declare_model_options(CLI::App& app, ModelOptions& options);
@@ -34,7 +35,9 @@ Result<ModelInstance> load_model(const ModelOptions& options);
 Result<ModelInstance> open_model(const ModelOptions& options, Draft draft = Draft::skip);
 // The model and its engine. SpeculationOptions::draft_model may be a name, as the model's path.
 Result<std::unique_ptr<Engine>> load_engine(const ModelOptions& options, EngineOptions engine_options);
-// The device in use and why: "backend cuda, device NVIDIA H200 (fastest available backend)".
+// The devices in use and why: "backend cuda, device NVIDIA H200 (fastest available backend)".
 std::string device_text(const ModelOptions& options, const ModelInstance& model);
+// Prints on standard error which layers are on which device, if the model is split.
+void print_placement(const Engine& engine);
 
 }  // namespace zinc

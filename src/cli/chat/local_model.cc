@@ -80,6 +80,7 @@ Result<std::unique_ptr<LocalModel>> LocalModel::load(const ModelOptions& options
   engine_options.max_sequences = 1;
   engine_options.queue_limit = 1;
   ZINC_TRY(engine, load_engine(found, std::move(engine_options)));
+  print_placement(*engine);
   auto thread = std::make_unique<EngineThread>(std::move(engine));
   ZINC_TRY(chat, ChatModel::load(thread->engine(), name));
   std::unique_ptr<LocalModel> out(new LocalModel(std::move(thread), std::move(chat)));

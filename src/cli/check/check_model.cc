@@ -7,6 +7,7 @@
 #include "cli/check/check_report.h"
 #include "cli/model_memory.h"
 #include "cli/shell_word.h"
+#include "engine/placement.h"
 #include "gguf/gguf_file.h"
 #include "graph/cost.h"
 #include "hub/disk_space.h"
@@ -31,7 +32,49 @@ bool is_slow(const GgufTensor& tensor, const BackendInfo& backend) {
          !backend.has_packed_kernel(*tensor.view.format);
 }
 
-void check_fit(CheckReport& report, const ModelInstance& model, const std::string& name, int64_t context) {
+// The model on the devices that are chosen for it, or that the user wants: one line per device.
+void check_placement(CheckReport& report, const std::filesystem::path& path, const CheckOptions& options) {
+  const EngineOptions engine{.max_sequences = 1, .context = static_cast<int>(options.context), .queue_limit = 1};
+  LoadOptions load = options.load;
+  load.engine = &engine;
+  const auto add_failure = [&](const Error& error) {
+    report.add({CheckStatus::fail, kSection, "placement", error.message,
+                "zinc list   # the FIT column shows which models fit"});
+    report.model["fit"] = fit_name(Fit::too_large);
+  };
+  const Result<ModelInstance> opened = ModelInstance::open(path, load);
+  if (!opened.ok()) return add_failure(opened.error());
+  const ModelInstance& model = opened.value();
+  const Result<EngineMemory> memory = chat_memory(model, model.memory_limits(), options.context);
+  if (!memory.ok()) return add_failure(memory.error());
+  std::vector<double> read_bytes_per_s;
+  json::array devices;
+  for (size_t d = 0; d < model.devices().size(); ++d) {
+    const ModelDevice& device = model.devices()[d];
+    const ModelMemory& used = memory.value().devices[d];
+    read_bytes_per_s.push_back(device.backend->measure_peaks().read_bytes_per_s);
+    devices.push_back(json::object{{"device", device.name},
+                                   {"first_layer", device.first_layer},
+                                   {"n_layers", device.n_layers},
+                                   {"n_expert_layers", device.n_expert_layers},
+                                   {"weight_bytes", used.weight_bytes},
+                                   {"cache_bytes", used.cache_bytes},
+                                   {"working_bytes", used.plan_bytes},
+                                   {"memory_limit_bytes", device.memory_limit}});
+  }
+  report.model["placement"] = std::move(devices);
+  report.model["fit"] = fit_name(Fit::fits);
+  report.model["largest_context"] = memory.value().cache.context;
+  std::string table = placement_table(model, memory.value().devices, read_bytes_per_s);
+  while (!table.empty()) {
+    const size_t end = table.find('\n');
+    report.add({CheckStatus::ok, kSection, "placement", table.substr(0, end)});
+    table.erase(0, end + 1);
+  }
+}
+
+void check_fit(CheckReport& report, const ModelInstance& model, const CheckOptions& options, const std::string& name) {
+  const int64_t context = options.context;
   const DeviceInfo& device = report.device;
   const size_t free_bytes = available_bytes(device), total_bytes = device.memory_bytes;
   const Result<EngineMemory> required = chat_memory(model, kUnlimitedMemory, context);
@@ -56,6 +99,8 @@ void check_fit(CheckReport& report, const ModelInstance& model, const std::strin
                   human_bytes(memory.bytes()), human_bytes(memory.weight_bytes), human_bytes(memory.cache_bytes),
                   std::min(context, trained), human_bytes(memory.plan_bytes));
   const std::string free = human_bytes(free_bytes);
+  const bool is_chosen = !options.load.backend.empty() || options.load.placement != PlacementOptions{};
+  if (is_chosen || (!fits && model.backend_info().devices)) return check_placement(report, model.path(), options);
   if (fits) {
     report.add({CheckStatus::ok, kSection, "memory", fmt::format("{}; {} is free{}", needs, free, on_device)});
   } else if (max_context > 0) {
@@ -182,7 +227,8 @@ void check_model(CheckReport& report, const HubSettings& settings, const CheckOp
   const Result<std::optional<FoundModel>> found = find_model_or_modified(settings, name);
   if (!found.ok() || !found.value()) return check_missing(report, settings, name, !options.model.empty());
   const Result<ModelInstance> opened = ModelInstance::open(
-      found.value()->path, {.backend = std::string(backend.name), .memory_limit = kUnlimitedMemory});
+      found.value()->path,
+      {.backend = std::string(backend.name), .memory_limit = kUnlimitedMemory, .kv_format = options.load.kv_format});
   if (!opened.ok()) {
     const Result<GgufFile> file = GgufFile::open(found.value()->path);
     const bool is_valid = file.ok() && read_model(file.value()).ok();  // then the backend cannot run it
@@ -200,7 +246,7 @@ void check_model(CheckReport& report, const HubSettings& settings, const CheckOp
                   {"slow_formats", json::array()}};
   report.add({CheckStatus::ok, kSection, "file",
               fmt::format("{}{}: {}", name == path ? "" : name + ", ", path, model.architecture->gguf_name)});
-  check_fit(report, instance, name, options.context);
+  check_fit(report, instance, options, name);
   if (report.model.contains("weight_bytes")) {
     check_formats(report, instance.file(), backend);
     check_speed(report, model);

@@ -10,6 +10,7 @@
 
 #include "backend/backend.h"
 #include "base/json.h"
+#include "engine/model_instance.h"
 #include "hub/settings.h"
 
 namespace zinc {
@@ -32,6 +33,7 @@ struct CheckLine {
 struct CheckOptions {
   std::string model;  // as typed; empty: the default model, if installed
   int64_t context = 4096;
+  LoadOptions load = {};  // the devices and the placement that the user wants
 };
 
 enum class GpuVendor : uint8_t { nvidia, amd, intel, other };

@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/hub_settings.h"
 #include "cli/model_file.h"
+#include "cli/model_options.h"
 #include "cli/number_in_range.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
@@ -17,10 +18,13 @@ namespace {
 
 struct Options {
   CheckOptions check;
+  ModelOptions model;
   bool json = false;
 };
 
-Status run(const Options& options) {
+Status run(Options& options) {
+  const BackendChoice backend = backend_of(options.model);
+  options.check.load = {.backend = backend.name, .kv_format = backend.kv_format, .placement = options.model.placement};
   ZINC_TRY(settings, hub_settings());
   CheckReport report;
   check_machine(report);
@@ -41,6 +45,7 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_option("-c,--context", options->check.context, "context length to compute the memory need for")
       ->check(number_in_range(1, 1 << 30))
       ->capture_default_str();
+  declare_backend_options(app, options->model);
   app.add_flag("--json", options->json, "print JSON (docs/check.schema.json)");
   return [options] { return run(*options); };
 }

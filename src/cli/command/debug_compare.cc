@@ -103,6 +103,7 @@ Status run(const Options& options) {
   ZINC_TRY(a, load_model(options.model));
   ModelOptions other = options.model;
   other.backend = options.against;
+  other.placement = {};
   if (!options.against_model.empty()) other.path = options.against_model;
   ZINC_TRY(b, load_model(other));
   ZINC_TRY(tokens, tokens_of(options, a));

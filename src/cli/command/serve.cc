@@ -175,6 +175,7 @@ Result<std::unique_ptr<EngineThread>> start_engine(const Options& options, const
   engine_options.trace = options.trace_file->options(name);
   ZINC_TRY(engine, load_engine(model_options, std::move(engine_options)));
   print_stderr(fmt::format("zinc: {}: {}", name, device_text(model_options, engine->model())));
+  print_placement(*engine);
   return std::make_unique<EngineThread>(std::move(engine));
 }
 
