@@ -105,6 +105,7 @@ void declare_placement_options(CLI::App& app, PlacementOptions& placement) {
   app.add_option("--split", placement.split,
                  "layers of each device of --device, as ratios such as 3,1 (default: by free memory)")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->excludes(gpu_layers)
       ->check(number_in_range(0.01, 1e6))
       ->option_text("RATIOS");
