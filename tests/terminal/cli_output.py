@@ -554,16 +554,9 @@ zpty -d shell
         line = next(line for line in server.read_until(lambda text: re.search(r"/health.*\n", text)).split("\n") if "/health" in line)
         self.assertEqual(json.loads(line)["status"], 200)
 
-    def model_of_long_context(self):
-        """A file that says it was trained for 60,000 tokens: answers that take long."""
-        data, key = (MODELS / "qwen2-f16.gguf").read_bytes(), b"qwen2.context_length" + struct.pack("<I", 4)
-        at = data.index(key) + len(key)
-        path = pathlib.Path(self.clean["HOME"]) / "long.gguf"
-        path.write_bytes(data[:at] + struct.pack("<I", 60000) + data[at + 4:])
-        return str(path)
-
     def test_ctrl_c_during_an_answer_says_what_the_server_waits_for(self):
-        server, address = self.serve(self.model_of_long_context(), "--drain-seconds", "7", context=60000)
+        model = script_model.copy_with_context(MODELS / "qwen2-f16.gguf", "qwen2", 60000, f"{self.clean['HOME']}/long.gguf")
+        server, address = self.serve(model, "--drain-seconds", "7", context=60000)
         request = urllib.request.Request(f"{address}/v1/chat/completions", method="POST", data=json.dumps({
             "stream": True, "ignore_eos": True, "messages": [{"role": "user", "content": "hi"}]}).encode())
         answer = urllib.request.urlopen(request, timeout=TIMEOUT_S)

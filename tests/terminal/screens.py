@@ -223,6 +223,10 @@ class ScreenTest(unittest.TestCase):
         self.terminals.append(Raw(command, **streams))
         return self.terminals[-1]
 
+    def of_long_context(self):
+        """MODEL with a context in which an answer takes long."""
+        return script_model.copy_with_context(MODEL, "qwen2", 100000, f"{self.folder}/long.gguf")
+
     def scripted(self, *pieces):
         path = f"{self.folder}/scripted.gguf"
         script_model.write(path, pieces)
@@ -248,7 +252,7 @@ class Chat(ScreenTest):
         self.assertIn("the limit of 8 tokens", " ".join(chat.wait_for_prompt()))
 
     def test_ctrl_c_stops_the_answer_not_the_program(self):
-        chat = self.open("-c", "100000", "--temp", "0")
+        chat = self.open("-c", "100000", "--temp", "0", model=self.of_long_context())
         chat.wait_for_prompt()
         chat.enter("hello")
         chat.wait(lambda lines: sum(len(line) for line in lines) > 400, "an answer")
@@ -602,7 +606,7 @@ class Chat(ScreenTest):
         terminal.wait_for("2 tokens, ")
 
     def test_blocked_terminal_does_not_end_the_chat(self):
-        chat = self.open_raw("-c", "100000", "--temp", "0")
+        chat = self.open_raw("-c", "100000", "--temp", "0", model=self.of_long_context())
         chat.wait_for(b"/help lists commands")
         chat.keys(b"hello\r")
         chat.wait_until_full()
@@ -619,7 +623,7 @@ class Chat(ScreenTest):
         chat.program.send_signal(signal.SIGTERM)
         chat.wait_for(b"\x1b[?2004l")
         self.assertEqual(chat.program.wait(TIMEOUT_S), -signal.SIGTERM)
-        busy = self.open_raw("-c", "100000", "--temp", "0")
+        busy = self.open_raw("-c", "100000", "--temp", "0", model=self.of_long_context())
         busy.wait_for(b"/help lists commands")
         n_before = len(busy.seen)
         busy.keys(b"hello\r")
@@ -629,7 +633,7 @@ class Chat(ScreenTest):
         self.assertTrue(termios.tcgetattr(busy.ours)[3] & termios.ECHO)
 
     def test_ctrl_c_in_a_script_skips_the_remaining_questions(self):
-        command = [ZINC, "chat", MODEL, "--seed", "1", "-t", "1", "-c", "100000", "--temp", "0"]
+        command = [ZINC, "chat", self.of_long_context(), "--seed", "1", "-t", "1", "-c", "100000", "--temp", "0"]
         script = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         script.stdin.write(b"one\ntwo\n")
         script.stdin.flush()
@@ -818,7 +822,7 @@ class Continue(ScreenTest):
                          ["Be brief.", "where?", "I am **here**", "and now?", "I am **here**"])
 
     def test_killed_chat_loses_at_most_the_answer_in_progress(self):
-        chat = self.open_raw("-c", "100000", "--temp", "0")
+        chat = self.open_raw("-c", "100000", "--temp", "0", model=self.of_long_context())
         chat.wait_for(b"/help lists commands")
         n_before = len(chat.seen)
         chat.keys(b"hello\r")

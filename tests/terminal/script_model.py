@@ -1,4 +1,5 @@
-"""A model with a fixed output: a GGUF file with one no-op layer, in which each token has one successor."""
+"""Models for tests of the terminal. One with a fixed output: a GGUF file with one no-op layer, in which each token has one
+successor."""
 import struct
 
 TEMPLATE = "{# <tool_call> arguments <think> #}{% for m in messages %}{{ m.content }}{% endfor %}<go>"
@@ -80,3 +81,14 @@ def write(path, pieces, template=TEMPLATE):
     body = b"".join(data + bytes(-len(data) % 32) for _, data in tensors.values())
     with open(path, "wb") as file:
         file.write(head + bytes(-len(head) % 32) + body)
+
+
+def copy_with_context(model, architecture, n_tokens, path):
+    """Copies the file `model` to `path` as one that was trained for a context of n_tokens: its answers can be long."""
+    with open(model, "rb") as file:
+        data = file.read()
+    key = f"{architecture}.context_length".encode() + struct.pack("<I", TYPE_U32)
+    at = data.index(key) + len(key)
+    with open(path, "wb") as file:
+        file.write(data[:at] + struct.pack("<I", n_tokens) + data[at + 4:])
+    return str(path)
