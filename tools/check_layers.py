@@ -8,6 +8,7 @@ LAYERS = {  # folder: folders it may include (itself is always allowed)
     "base": "",
     "tensor": "base",
     "gguf": "base tensor",
+    "quantize": "base tensor",
     "text": "base gguf",
     "graph": "base tensor",
     "model": "base tensor gguf graph",
