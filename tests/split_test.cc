@@ -175,6 +175,92 @@ TEST_P(SplitTest, sampled_tokens_reach_the_first_stage) {
   EXPECT_EQ(logits[1], logits[0]);
 }
 
+// The CPU backend, with a log of its plans' calls: "start 1".
+class LoggedPlan final : public Plan {
+ public:
+  LoggedPlan(std::unique_ptr<Plan> plan, int device, std::vector<std::string>& log)
+      : plan_(std::move(plan)), device_(device), log_(log) {}
+  size_t device_bytes() const override { return plan_->device_bytes(); }
+  void start(const StepInputs& inputs) override {
+    log_.push_back(fmt::format("start {}", device_));
+    plan_->start(inputs);
+  }
+  Result<StepOutput> wait() override {
+    log_.push_back(fmt::format("wait {}", device_));
+    return plan_->wait();
+  }
+  std::span<const float> value(Value v) const override { return plan_->value(v); }
+
+ private:
+  std::unique_ptr<Plan> plan_;
+  int device_;
+  std::vector<std::string>& log_;
+};
+
+class LoggedBackend final : public Backend {
+ public:
+  LoggedBackend(int device, std::vector<std::string>& log)
+      : cpu_(std::move(open_backend("cpu", 1).value())), device_(device), log_(log) {}
+  DeviceInfo info() const override { return cpu_->info(); }
+  DevicePeaks measure_peaks() override { return cpu_->measure_peaks(); }
+  Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const> graphs,
+                                                const ReleaseFilePages& release) override {
+    return cpu_->upload(graphs, release);
+  }
+  Result<std::unique_ptr<CacheMemory>> allocate_cache(std::span<const LayerCache> layers,
+                                                      const CacheSizes& sizes) override {
+    return cpu_->allocate_cache(layers, sizes);
+  }
+  Result<std::unique_ptr<Plan>> compile(const Graph& graph, DeviceWeights& weights, CacheMemory& cache,
+                                        const Bucket& bucket) override {
+    ZINC_TRY(plan, cpu_->compile(graph, weights, cache, bucket));
+    return std::unique_ptr<Plan>(std::make_unique<LoggedPlan>(std::move(plan), device_, log_));
+  }
+  std::unique_ptr<Backend> without_memory() override { return cpu_->without_memory(); }
+
+ private:
+  std::unique_ptr<Backend> cpu_;
+  int device_;
+  std::vector<std::string>& log_;
+};
+
+TEST_P(SplitTest, the_first_device_runs_the_next_chunk_of_a_prompt_while_the_last_one_runs_this_one) {
+  const Format& q8_0 = *find_format("q8_0");
+  const std::vector<TokenId> tokens = random_tokens(2 * kChunk, 4);
+  const std::vector<TokenId> first(tokens.begin(), tokens.begin() + kChunk),
+      second(tokens.begin() + kChunk, tokens.end());
+  const auto run_steps = [&](StepRunner& runner) {
+    TestSequence prompt = runner.new_sequence(0), other = runner.new_sequence(1);
+    std::vector<float> logits;
+    const auto wait = [&] {
+      const StepOutput out = runner.wait();
+      logits.insert(logits.end(), out.logits.begin(), out.logits.end());
+    };
+    runner.start({{&prompt, 0, first}});
+    runner.start({{&prompt, int32_t{kChunk}, second}, {&other, 0, first}});
+    wait();
+    runner.start({{&prompt, int32_t{2 * kChunk}, {kFromDevice}}});  // sampled by the step in flight
+    wait();
+    wait();
+    return logits;
+  };
+  const std::unique_ptr<LoadedModel> unsplit = whole("cpu", q8_0);
+  StepRunner unsplit_runner(*unsplit);
+  const std::vector<float> expected = run_steps(unsplit_runner);
+  std::vector<std::string> log;
+  const std::unique_ptr<LoadedModel> model =
+      std::move(LoadedModel::load_split(
+                    file(q8_0), {std::make_shared<LoggedBackend>(0, log), std::make_shared<LoggedBackend>(1, log)},
+                    *find_backend("cpu").value(), over(2))
+                    .value());
+  StepRunner runner(*model);
+  EXPECT_EQ(run_steps(runner), expected);
+  EXPECT_EQ(log, (std::vector<std::string>{"start 0", "wait 0", "start 1",            // first chunk
+                                           "start 0", "wait 0", "start 1", "wait 1",  // second chunk
+                                           "wait 1", "start 0", "wait 0", "start 1",  // needs the second one's token
+                                           "wait 1"}));
+}
+
 TEST_P(SplitTest, copied_and_restored_pages_and_states_continue_the_sequence) {
   const Format& q8_0 = *find_format("q8_0");
   const std::vector<TokenId> tokens = random_tokens(24, 3), more = random_tokens(5, 4);

@@ -59,16 +59,23 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(std::string bytes, const 
 
 Result<std::unique_ptr<LoadedModel>> LoadedModel::load_split(std::string bytes, const std::vector<std::string>& devices,
                                                              const std::function<split::Stages(const Graph&)>& stages) {
-  ZINC_TRY(loaded, read(std::move(bytes)));
   ZINC_TRY(info, find_backend(devices.back()));
-  loaded->backend_info_ = info;
   std::vector<std::shared_ptr<Backend>> opened;
   for (const std::string& name : devices) {
     ZINC_TRY(backend, open_backend(name, 1));
     opened.push_back(std::move(backend));
   }
+  return load_split(std::move(bytes), std::move(opened), *info, stages);
+}
+
+Result<std::unique_ptr<LoadedModel>> LoadedModel::load_split(std::string bytes,
+                                                             std::vector<std::shared_ptr<Backend>> devices,
+                                                             const BackendInfo& last_device,
+                                                             const std::function<split::Stages(const Graph&)>& stages) {
+  ZINC_TRY(loaded, read(std::move(bytes)));
+  loaded->backend_info_ = &last_device;
   const Graph& graph = loaded->model_.graph;
-  ZINC_TRY(backend, split::make_split_backend(graph, stages(graph), std::move(opened)));
+  ZINC_TRY(backend, split::make_split_backend(graph, stages(graph), std::move(devices)));
   loaded->backend_ = std::move(backend);
   if (Status s = loaded->upload(); !s.ok()) return s.error();
   return std::move(loaded);

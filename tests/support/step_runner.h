@@ -22,6 +22,10 @@ class LoadedModel {
   // Split over devices, named as for open_backend(); `stages` of its graph. backend_info() is the last device's.
   static Result<std::unique_ptr<LoadedModel>> load_split(std::string bytes, const std::vector<std::string>& devices,
                                                          const std::function<split::Stages(const Graph&)>& stages);
+  static Result<std::unique_ptr<LoadedModel>> load_split(std::string bytes,
+                                                         std::vector<std::shared_ptr<Backend>> devices,
+                                                         const BackendInfo& last_device,
+                                                         const std::function<split::Stages(const Graph&)>& stages);
   const Model& model() const { return model_; }
   Backend& backend() const { return *backend_; }
   const BackendInfo& backend_info() const { return *backend_info_; }

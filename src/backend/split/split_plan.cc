@@ -117,9 +117,25 @@ void SplitPlan::keep_outputs(size_t stage, std::span<const float> hidden, size_t
   }
 }
 
+// Whether the step needs the end of the one in flight: a token that it samples, the memory of its activations, or the
+// time of its kernels.
+bool SplitPlan::must_wait_for_previous(const StepInputs& inputs) const {
+  if (n_started_ == n_waited_) return false;
+  const size_t last = placed_.last_device();
+  if (std::ranges::count(placed_.devices, last) > 1 || bucket_.time_kernels) return true;
+  const std::vector<int32_t>& sampled = results_[n_waited_ % results_.size()].output_slots;
+  for (size_t s = 0; s < inputs.slots.size(); ++s) {
+    if (std::ranges::find(sampled, inputs.slots[s]) == sampled.end()) continue;
+    const std::span<const TokenId> tokens = inputs.tokens.subspan(
+        static_cast<size_t>(inputs.seq_begin[s]), static_cast<size_t>(inputs.seq_begin[s + 1] - inputs.seq_begin[s]));
+    if (std::ranges::find(tokens, kFromDevice) != tokens.end()) return true;
+  }
+  return false;
+}
+
 void SplitPlan::start(const StepInputs& inputs) {
   ZINC_CHECK(n_started_ - n_waited_ < results_.size());
-  if (n_started_ > n_waited_) {  // its sampled tokens are inputs, and its outputs must outlive the next step's start
+  if (must_wait_for_previous(inputs)) {  // its outputs must outlive the next step's start
     StepResult& previous = results_[n_waited_ % results_.size()];
     if (const Result<StepOutput> out = finish_step(previous); out.ok()) {
       previous.sampled.assign(out.value().sampled.begin(), out.value().sampled.end());

@@ -1,5 +1,6 @@
-// The plans of a graph's stages as one. A step runs stage by stage; the last stage runs on while start() returns. The
-// next step starts when this one has ended: its first stage needs the sampled tokens.
+// The plans of a graph's stages as one. A step runs stage by stage; the last stage runs on while start() returns, and
+// meanwhile the other devices run the next step, unless it needs a token that this one samples: the chunks of a prompt
+// do not.
 #pragma once
 
 #include <array>
@@ -35,6 +36,7 @@ class SplitPlan final : public Plan {
   void place_crossing_values();
   size_t host_bytes() const;
   bool passes_through(size_t stage) const;
+  bool must_wait_for_previous(const StepInputs& inputs) const;
   float* crossing(Value v) { return buffers_[buffer_of_[static_cast<size_t>(v.id)]].data(); }
   Status run_stages(const StepInputs& in);
   std::span<const float> join_inputs(size_t stage, size_t n_tokens);
