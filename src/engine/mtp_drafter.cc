@@ -101,7 +101,8 @@ Result<std::vector<MtpDrafter::Entry>> MtpDrafter::schedule(std::span<DraftQuery
     const auto found = sequences_.find(query.id);
     if (query.max_tokens <= 0 || found == sequences_.end()) continue;
     MtpSequence& sequence = found->second;
-    if (sequence.hidden.empty() || sequence.n_written + n_hidden(sequence) != query.tokens.size()) continue;
+    if (sequence.hidden.empty() || static_cast<size_t>(sequence.n_written) + n_hidden(sequence) != query.tokens.size())
+      continue;
     sequence.cache = query.cache;
     const size_t max_rows = static_cast<size_t>(step_.max_tokens - step_.max_seqs);
     if (n_rows + n_hidden(sequence) > max_rows) {

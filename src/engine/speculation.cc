@@ -166,7 +166,7 @@ void Speculation::draft_with(Drafter& drafter, DrafterKind kind, std::span<Draft
   const auto is_own = [&](const DraftQuery& query) {
     return query.max_tokens > 0 && sequences_.at(query.id).drafter == kind;
   };
-  const std::span<DraftQuery> own(queries.begin(), std::ranges::stable_partition(queries, is_own).begin());
+  const std::span<DraftQuery> own(queries.begin(), std::stable_partition(queries.begin(), queries.end(), is_own));
   if (own.empty()) return;
   const Status drafted = drafter.draft(own);
   if (drafted.ok()) return;
