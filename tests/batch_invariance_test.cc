@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <list>
 #include <random>
 
 #include "tests/support/serving.h"
@@ -13,14 +14,21 @@
 namespace zinc {
 namespace {
 
-constexpr int kContext = 256;
+constexpr int kContext = 256, kStreamedTokens = 64;
 
-std::vector<std::string_view> subjects() {
-  std::vector<std::string_view> names;
+// Every backend, and GPUs for which the weights of experts in host memory are copied.
+std::vector<ServedFile> subjects() {
+  std::vector<ServedFile> files;
   for (const BackendInfo* backend : available_backends()) {
-    if (backend->name != "reference") names.push_back(backend->name);
+    if (backend->name == "reference") continue;
+    files.push_back({.name = "qwen35-f16", .backend = backend->name});
+    if (!backend->devices) continue;
+    static std::list<std::string> names;
+    files.push_back({.name = "tiny qwen35moe",
+                     .backend = names.emplace_back(fmt::format("cpu,{}", backend->name)),
+                     .placement = {.cpu_experts = PlacementOptions::kAllLayers, .streamed_tokens = kStreamedTokens}});
   }
-  return names;
+  return files;
 }
 
 std::vector<TokenId> operator+(std::vector<TokenId> a, const std::vector<TokenId>& b) {
@@ -28,9 +36,9 @@ std::vector<TokenId> operator+(std::vector<TokenId> a, const std::vector<TokenId
   return a;
 }
 
-class BatchInvarianceTest : public testing::TestWithParam<std::string_view> {
+class BatchInvarianceTest : public testing::TestWithParam<ServedFile> {
  protected:
-  BatchInvarianceTest() : file_{.name = "qwen35-f16", .backend = GetParam()}, model_(load_model(file_)) {}
+  BatchInvarianceTest() : file_(GetParam()), model_(load_model(file_)) {}
 
   std::vector<TokenId> tokens(size_t n, uint32_t seed) const { return random_tokens(tokenizer_, n, seed); }
   void expect_output_of_single_sequence(const RecordingSink& output, const Request& request) const {
@@ -39,7 +47,7 @@ class BatchInvarianceTest : public testing::TestWithParam<std::string_view> {
         << request.prompt.size() << " prompt tokens, " << output.outcome.usage.n_cached << " of them cached";
   }
   // Positions that a prompt of n tokens can be resumed from, if `end` of its tokens are common.
-  int cached(int end) const { return end - end % model_.scan_chunk_tokens(); }
+  int cached(int end) const { return end - end % model_.scan_chunk_tokens(kContext); }
 
   ServedFile file_;
   ModelInstance model_;
@@ -47,6 +55,13 @@ class BatchInvarianceTest : public testing::TestWithParam<std::string_view> {
 };
 
 TEST_P(BatchInvarianceTest, outputs_do_not_depend_on_the_chunks_of_prompts) {
+  if (!file_.placement.streamed_tokens) {
+    EXPECT_EQ(model_.weights().prompt_chunk_tokens(), 1);
+  } else {
+    EXPECT_EQ(model_.weights().prompt_chunk_tokens(), kStreamedTokens);
+    const double counted = static_cast<double>(model_.layout().weights->device_bytes());
+    EXPECT_NEAR(static_cast<double>(model_.weights().device_bytes()), counted, counted / 100);
+  }
   std::mt19937 random(1);
   for (const int step_tokens : {64, 100, 192}) {
     const std::unique_ptr<Engine> engine =
@@ -87,7 +102,7 @@ TEST_P(BatchInvarianceTest, outputs_do_not_depend_on_prefix_cache_hits) {
   run_all(*engine);
   for (size_t i = 0; i < requests.size(); ++i) expect_output_of_single_sequence(*outputs[i], requests[i]);
   const int n_fed = static_cast<int>(first.prompt.size() + answer->output_tokens.size()) - 1;
-  EXPECT_EQ(outputs[0]->outcome.usage.n_cached, model_.scan_chunk_tokens() > 1 ? 128 : n_fed);
+  EXPECT_EQ(outputs[0]->outcome.usage.n_cached, model_.scan_chunk_tokens(kContext) > 1 ? 128 : n_fed);
   EXPECT_EQ(outputs[1]->outcome.usage.n_cached, cached(70));
 }
 
@@ -126,8 +141,9 @@ TEST_P(BatchInvarianceTest, scores_of_a_prompt_do_not_depend_on_other_requests) 
 }
 
 INSTANTIATE_TEST_SUITE_P(, BatchInvarianceTest, testing::ValuesIn(subjects()), [](const auto& info) {
-  std::string name(info.param);
-  std::ranges::replace(name, ':', '_');
+  std::string name(info.param.backend);
+  std::ranges::replace_if(
+      name, [](char c) { return c == ':' || c == ','; }, '_');
   return name;
 });
 

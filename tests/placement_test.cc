@@ -94,6 +94,18 @@ TEST_F(PlacementTest, the_user_chooses_layers_and_experts) {
       << "in the order of --device; the CPU runs the first layers";
 }
 
+TEST_F(PlacementTest, experts_are_streamed_to_gpus_with_memory_of_their_own_or_as_the_user_wants) {
+  const auto streamed = [](PlacementOptions placement) {
+    placement.cpu_experts = PlacementOptions::kAllLayers;
+    const Result<ModelInstance> opened = open("tiny qwen35moe", kGpu, placement);
+    return opened.ok() ? opened.value().stages().streamed_tokens : -1;
+  };
+  EXPECT_EQ(streamed({}), 0) << "llvmpipe computes in the host's memory";
+  EXPECT_EQ(streamed({.streamed_tokens = 16}), 16);
+  EXPECT_EQ(streamed({.streamed_tokens = 64}), 0) << "no step has so many prompt tokens";
+  EXPECT_EQ(streamed({.streamed_tokens = 0}), 0);
+}
+
 TEST_F(PlacementTest, options_that_cannot_apply_are_errors) {
   EXPECT_TRUE(contains_all(error_of("tiny qwen3", "cpu", {.gpu_layers = 1}), {"--gpu-layers is for GPUs", "cpu"}));
   EXPECT_TRUE(contains_all(error_of("tiny qwen3", "cpu", {.gpu_memory = 1 << 30}), {"--gpu-memory is for GPUs"}));

@@ -175,25 +175,42 @@ TEST_P(SplitTest, sampled_tokens_reach_the_first_stage) {
   EXPECT_EQ(logits[1], logits[0]);
 }
 
-// The CPU backend, with a log of its plans' calls: "start 1".
+// The CPU backend, with a log of its plans' calls, "start 1", and of weights that are copied to it, "load 1".
+class LoggedWeights final : public DeviceWeights {
+ public:
+  LoggedWeights(std::unique_ptr<DeviceWeights> weights, int device, std::vector<std::string>& log)
+      : weights_(std::move(weights)), device_(device), log_(log) {}
+  size_t device_bytes() const override { return weights_->device_bytes(); }
+  Status load(const Graph&) override {
+    log_.push_back(fmt::format("load {}", device_));
+    return ok_status();
+  }
+  DeviceWeights& weights() { return *weights_; }
+
+ private:
+  std::unique_ptr<DeviceWeights> weights_;
+  int device_;
+  std::vector<std::string>& log_;
+};
+
 class LoggedPlan final : public Plan {
  public:
-  LoggedPlan(std::unique_ptr<Plan> plan, int device, std::vector<std::string>& log)
-      : plan_(std::move(plan)), device_(device), log_(log) {}
+  LoggedPlan(std::unique_ptr<Plan> plan, std::string name, std::vector<std::string>& log)
+      : plan_(std::move(plan)), name_(std::move(name)), log_(log) {}
   size_t device_bytes() const override { return plan_->device_bytes(); }
   void start(const StepInputs& inputs) override {
-    log_.push_back(fmt::format("start {}", device_));
+    log_.push_back(fmt::format("start {} with {}", name_, inputs.tokens.size()));
     plan_->start(inputs);
   }
   Result<StepOutput> wait() override {
-    log_.push_back(fmt::format("wait {}", device_));
+    log_.push_back("wait " + name_);
     return plan_->wait();
   }
   std::span<const float> value(Value v) const override { return plan_->value(v); }
 
  private:
   std::unique_ptr<Plan> plan_;
-  int device_;
+  std::string name_;
   std::vector<std::string>& log_;
 };
 
@@ -207,14 +224,22 @@ class LoggedBackend final : public Backend {
                                                 const ReleaseFilePages& release) override {
     return cpu_->upload(graphs, release);
   }
+  Result<std::unique_ptr<DeviceWeights>> stream(std::span<const Graph* const> graphs) override {
+    ZINC_TRY(weights, cpu_->upload(graphs, [](auto) {}));
+    return std::unique_ptr<DeviceWeights>(std::make_unique<LoggedWeights>(std::move(weights), device_, log_));
+  }
   Result<std::unique_ptr<CacheMemory>> allocate_cache(std::span<const LayerCache> layers,
                                                       const CacheSizes& sizes) override {
     return cpu_->allocate_cache(layers, sizes);
   }
   Result<std::unique_ptr<Plan>> compile(const Graph& graph, DeviceWeights& weights, CacheMemory& cache,
                                         const Bucket& bucket) override {
-    ZINC_TRY(plan, cpu_->compile(graph, weights, cache, bucket));
-    return std::unique_ptr<Plan>(std::make_unique<LoggedPlan>(std::move(plan), device_, log_));
+    auto* const streamed = dynamic_cast<LoggedWeights*>(&weights);
+    Bucket own_bucket = bucket;
+    own_bucket.shares_memory_with = nullptr;  // the other plan is a LoggedPlan
+    ZINC_TRY(plan, cpu_->compile(graph, streamed ? streamed->weights() : weights, cache, own_bucket));
+    std::string name = fmt::format("{}{}", streamed ? "experts on " : "", device_);
+    return std::unique_ptr<Plan>(std::make_unique<LoggedPlan>(std::move(plan), std::move(name), log_));
   }
   std::unique_ptr<Backend> without_memory() override { return cpu_->without_memory(); }
 
@@ -255,10 +280,57 @@ TEST_P(SplitTest, the_first_device_runs_the_next_chunk_of_a_prompt_while_the_las
                     .value());
   StepRunner runner(*model);
   EXPECT_EQ(run_steps(runner), expected);
-  EXPECT_EQ(log, (std::vector<std::string>{"start 0", "wait 0", "start 1",            // first chunk
-                                           "start 0", "wait 0", "start 1", "wait 1",  // second chunk
-                                           "wait 1", "start 0", "wait 0", "start 1",  // needs the second one's token
-                                           "wait 1"}));
+  EXPECT_EQ(log, (std::vector<std::string>{
+                     "start 0 with 13", "wait 0", "start 1 with 13",            // the first chunk
+                     "start 0 with 26", "wait 0", "start 1 with 26", "wait 1",  // the second one, and another prompt
+                     "wait 1", "start 0 with 1", "wait 0", "start 1 with 1", "wait 1"}));  // needs a sampled token
+}
+
+TEST_P(SplitTest, experts_of_whole_prompt_chunks_run_on_the_gpu_with_copied_weights) {
+  const Format& q8_0 = *find_format("q8_0");
+  if (expert_nodes(whole("cpu", q8_0)->model().graph).empty()) return;
+  const int n_layers = static_cast<int>(expert_nodes(whole("cpu", q8_0)->model().graph).size());
+  const std::vector<TokenId> tokens = random_tokens(kTokens, 1);
+  const auto range = [&](int begin, int end) {
+    return std::vector<TokenId>(tokens.begin() + begin, tokens.begin() + end);
+  };
+  const auto run_steps = [&](StepRunner& runner) {
+    TestSequence prompt = runner.new_sequence(0), other = runner.new_sequence(1), third = runner.new_sequence(2);
+    std::vector<float> logits;
+    const auto step = [&](const std::vector<SequenceTokens>& batch) {
+      for (const SequenceOutput& output : runner.step(batch)) {
+        logits.insert(logits.end(), output.logits.begin(), output.logits.end());
+      }
+    };
+    step({{&other, 0, range(0, 5)}, {&third, 0, range(0, 8)}});                               // 8 rows on the GPU
+    step({{&other, 5, range(5, 6)}, {&prompt, 0, range(0, 20)}, {&third, 8, range(8, 16)}});  // 16 and 8 of 29
+    step({{&other, 6, range(6, 15)}, {&prompt, 20, range(20, 24)}});                          // none is a whole chunk
+    return logits;
+  };
+  const std::unique_ptr<LoadedModel> unsplit = whole("cpu", q8_0);
+  StepRunner unsplit_runner(*unsplit);
+  const std::vector<float> expected = run_steps(unsplit_runner);
+  std::vector<std::string> log;
+  const std::unique_ptr<LoadedModel> model =
+      std::move(LoadedModel::load_split(
+                    file(q8_0), {std::make_shared<LoggedBackend>(0, log), std::make_shared<LoggedBackend>(1, log)},
+                    *find_backend("cpu").value(),
+                    [](const Graph& graph) {
+                      split::Stages stages = experts_on_first(graph);
+                      stages.streamed_tokens = 8;
+                      stages.streams_if_faster = false;
+                      return stages;
+                    })
+                    .value());
+  EXPECT_EQ(model->weights().prompt_chunk_tokens(), 8);
+  StepRunner runner(*model);
+  EXPECT_EQ(run_steps(runner), expected);
+  const auto count = [&](std::string_view call) { return std::ranges::count(log, call); };
+  EXPECT_EQ(count("load 1"), 2 * n_layers);
+  EXPECT_EQ(count("start experts on 1 with 8"), n_layers);
+  EXPECT_EQ(count("start experts on 1 with 24"), n_layers);
+  EXPECT_EQ(count("wait experts on 1"), 2 * n_layers);
+  for (const char* on_host : {"start 0 with 5", "start 0 with 13"}) EXPECT_GE(count(on_host), n_layers) << on_host;
 }
 
 TEST_P(SplitTest, copied_and_restored_pages_and_states_continue_the_sequence) {

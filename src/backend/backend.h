@@ -44,6 +44,13 @@ class DeviceWeights {
   // The part of one device of a backend that has several (Backend::devices).
   virtual size_t device_bytes_on(size_t) const { return device_bytes(); }
   virtual size_t upload_bytes_on(size_t) const { return upload_bytes(); }
+  // Of weights that Backend::stream() made: queues the copy of a graph's weights to the device, behind the steps that
+  // were started before and ahead of those that are started later.
+  virtual Status load(const Graph&) { return ok_status(); }
+  virtual Result<double> measure_load_seconds(const Graph&) { return 0.0; }
+  // More than 1: a prompt's whole chunks of so many tokens, counted from its start, are computed on another device than
+  // other tokens are, with other last bits. Steps must not divide them.
+  virtual int prompt_chunk_tokens() const { return 1; }
 };
 
 // Called with a range of the mapped file that is no longer needed in memory.
@@ -93,6 +100,12 @@ class Backend {
                                                         const ReleaseFilePages& release_file_pages) = 0;
   virtual Result<std::unique_ptr<CacheMemory>> allocate_cache(std::span<const LayerCache> layers,
                                                               const CacheSizes& sizes) = 0;
+  // Weights that stay in the host's memory: DeviceWeights::load() copies those of one graph at a time into device
+  // memory that the graphs share. nullptr: the backend computes in the host's memory. The mapped file must outlive the
+  // result.
+  virtual Result<std::unique_ptr<DeviceWeights>> stream(std::span<const Graph* const>) {
+    return std::unique_ptr<DeviceWeights>();
+  }
   // If the backend does not support an op or a format, fails with `unsupported` (at load) and names both.
   // Weights, cache and graph must outlive the plan.
   virtual Result<std::unique_ptr<Plan>> compile(const Graph& graph, DeviceWeights& weights, CacheMemory& cache,

@@ -82,6 +82,12 @@ std::string device_error(const std::string& list) {
   return "";
 }
 
+// Chunks whose experts are copied contain whole chunks of every recurrent scan.
+std::string is_whole_scan_chunks(const std::string& text) {
+  constexpr int kScanChunk = 64;
+  return std::stoi(text) % kScanChunk == 0 ? "" : fmt::format("{} is not a multiple of {}", text, kScanChunk);
+}
+
 // Where the layers of a model run that is larger than the GPU's memory (docs/devices.md).
 void declare_placement_options(CLI::App& app, PlacementOptions& placement) {
   CLI::Option* const gpu_layers =
@@ -98,6 +104,13 @@ void declare_placement_options(CLI::App& app, PlacementOptions& placement) {
          "as many as the GPU has no room for)")
       ->check(CLI::IsMember({"all"}) | number_in_range(1, 1 << 20))
       ->option_text("N|all");
+  app.add_option(
+         "--stream-experts", placement.streamed_tokens,
+         "whole chunks of N prompt tokens use experts in host memory on the GPU, copied layer by layer; 0: never "
+         "(default: 512 if copying is faster than the CPU)")
+      ->check(number_in_range(0, 1 << 20))
+      ->check(is_whole_scan_chunks, "")
+      ->option_text("N");
   app.add_option("--gpu-memory", placement.gpu_memory,
                  "memory of each GPU that the model may use, such as 8G (default: all that is free)")
       ->transform(CLI::AsSizeValue(false))

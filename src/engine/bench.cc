@@ -131,7 +131,7 @@ Result<ModelBench::Run> ModelBench::measure(const BenchTest& test) {
 // Where prompts are processed in scan chunks, the prefix cache ends at one: up to a chunk less one token of the prefix
 // are part of the measured prefill.
 Result<double> ModelBench::tokens_per_s(const BenchTest& test) {
-  const int n_cached = test.depth - test.depth % engine_->model().scan_chunk_tokens();
+  const int n_cached = test.depth - test.depth % engine_->limits().scan_chunk_tokens;
   ZINC_TRY(run, measure(test));
   if (run.usage.n_cached < n_cached) {  // other tests have evicted the prefix
     if (Status filled = fill_cache(test.depth); !filled.ok()) return filled.error();

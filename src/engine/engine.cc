@@ -147,13 +147,13 @@ Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, EngineOption
                      .weight_bytes = instance.weights().device_bytes(),
                      .cache_bytes = cache->memory().device_bytes(),
                      .activation_bytes = step_plan->device_bytes(),
+                     .scan_chunk_tokens = instance.scan_chunk_tokens(options.step_tokens),
                      .devices = memory.devices,
                      .rope_contexts = rope_contexts(graph, plan.context),
                      .speculation = options.speculation.mode,
                      .cache_load_error = engine->load_prefix_cache(*cache)};
   engine->submission_queue_ = std::make_unique<SubmissionQueue>(options.queue_limit, options.max_sequences);
-  // Smaller steps have no whole scan chunk.
-  const int scan_chunk_tokens = options.step_tokens >= instance.scan_chunk_tokens() ? instance.scan_chunk_tokens() : 1;
+  const int scan_chunk_tokens = engine->limits_.scan_chunk_tokens;
   const LoopOptions loop{.max_sequences = options.max_sequences,
                          .checkpoint_interval = (options.checkpoint_interval + scan_chunk_tokens - 1) /
                                                 scan_chunk_tokens * scan_chunk_tokens,

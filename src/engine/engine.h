@@ -44,6 +44,7 @@ struct EngineLimits {
   int context = 0, max_sequences = 0, queue_limit = 0, n_vocab = 0;
   int embedding_dim = 0;
   size_t weight_bytes = 0, cache_bytes = 0, activation_bytes = 0;
+  int scan_chunk_tokens = 1;              // ModelInstance::scan_chunk_tokens() of its steps
   std::vector<ModelMemory> devices = {};  // of each device of the model
   std::vector<int> rope_contexts = {};    // positions by RoPE scaling; the last one is `context`
   SpeculationMode speculation = SpeculationMode::automatic;

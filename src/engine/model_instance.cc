@@ -16,8 +16,11 @@ Status ModelInstance::read(const std::filesystem::path& path, Draft draft) {
   return ok_status();
 }
 
-int ModelInstance::scan_chunk_tokens() const {
-  return zinc::state_bytes(model_->caches) > 0 ? backend_info_->scan_chunk_tokens : 1;
+int ModelInstance::scan_chunk_tokens(int step_tokens) const {
+  const int streamed = weights_->prompt_chunk_tokens();
+  if (streamed > 1 && streamed <= step_tokens) return streamed;
+  const int scanned = zinc::state_bytes(model_->caches) > 0 ? backend_info_->scan_chunk_tokens : 1;
+  return scanned <= step_tokens ? scanned : 1;  // smaller steps have no whole scan chunk
 }
 
 MemoryLimits ModelInstance::memory_limits() const {

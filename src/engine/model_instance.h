@@ -25,6 +25,9 @@ struct PlacementOptions {
   int cpu_experts = 0;             // layers on GPUs, the first ones, whose routed experts the CPU runs
   std::vector<double> split = {};  // layers of each device as ratios, in the order of LoadOptions::backend
   size_t gpu_memory = 0;           // bytes of each GPU, at most; 0: all that is free
+  // split::Stages::streamed_tokens, a multiple of the scan chunk; none: kStreamedTokens if that is faster.
+  std::optional<int> streamed_tokens = {};
+  static constexpr int kStreamedTokens = 512;
   auto operator<=>(const PlacementOptions&) const = default;
 };
 
@@ -105,8 +108,11 @@ class ModelInstance {
   Backend& backend() const { return *backend_; }
   std::string_view backend_name() const { return backend_info_->name; }
   const BackendInfo& backend_info() const { return *backend_info_; }
-  // BackendInfo::scan_chunk_tokens if the model has recurrent layers, else 1.
-  int scan_chunk_tokens() const;
+  // Steps of up to `step_tokens` prompt tokens must not divide a prompt's chunks of so many: the scan chunks of
+  // recurrent layers, or the chunks for which experts are copied to a GPU. 1: the model has neither. REQUIRES:
+  // uploaded.
+  int scan_chunk_tokens(int step_tokens) const;
+  bool is_uploaded() const { return weights_ != nullptr; }
   DeviceWeights& weights() const { return *weights_; }  // REQUIRES: uploaded
   const ModelLayout& layout() const { return layout_; }
   const Format& kv_format() const { return *kv_format_; }

@@ -87,7 +87,7 @@ Status Placer::open_devices() {
   }
   std::vector<size_t> order(devices_.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_partition(order, [&](size_t d) { return !devices_[d].is_gpu(); });
+  std::stable_partition(order.begin(), order.end(), [&](size_t d) { return !devices_[d].is_gpu(); });
   std::vector<ModelDevice> ordered;
   for (const size_t d : order) {
     ordered.push_back(devices_[d]);
@@ -107,7 +107,7 @@ Status Placer::open_other_devices() {
     if (Status s = open_device(fmt::format("{}:{}", first.info->name, device - all.begin())); !s.ok()) return s;
   }
   if (Status s = open_device("cpu"); !s.ok()) return s;
-  std::ranges::rotate(devices_, devices_.end() - 1);
+  std::rotate(devices_.begin(), devices_.end() - 1, devices_.end());
   return ok_status();
 }
 
@@ -185,7 +185,20 @@ Status Placer::use(const Choice& choice) {
     stages.devices.push_back(index[d]);
   }
   if (used.size() == 1) stages = {};
+  if (devices[0].n_expert_layers > 0) set_streaming(stages);
   return model_.use(std::move(used), std::move(stages));
+}
+
+// Whole chunks of prompts are worth copying the experts to a GPU with memory of its own.
+void Placer::set_streaming(split::Stages& stages) const {
+  const std::optional<int> wanted = options_.placement.streamed_tokens;
+  const bool has_memory =
+      std::ranges::any_of(devices_, [](const ModelDevice& d) { return d.is_gpu() && d.device.has_dedicated_memory; });
+  stages.streamed_tokens = wanted.value_or(has_memory ? PlacementOptions::kStreamedTokens : 0);
+  stages.streams_if_faster = !wanted;
+  const bool is_set = options_.engine && options_.engine->step_tokens > 0;
+  const int step_tokens = is_set ? options_.engine->step_tokens : devices_.back().info->step_tokens;
+  if (stages.streamed_tokens > step_tokens) stages.streamed_tokens = 0;  // no step has a whole chunk
 }
 
 int Placer::count_expert_layers() const { return static_cast<int>(expert_nodes(model_.model_->graph).size()); }
@@ -334,6 +347,21 @@ std::string split_hint(const ModelInstance& model) {
   return fmt::format("; `--device {},cpu` runs the layers that do not fit on the CPU", devices[0].name);
 }
 
+namespace {
+
+// How prompts use experts in host memory; empty: on the CPU.
+std::string streaming_text(const ModelInstance& model) {
+  const split::Stages& stages = model.stages();
+  if (stages.streamed_tokens == 0) return "";
+  const std::string text = fmt::format(
+      "prompts of {} tokens or more: the GPU computes these experts too, with weights copied layer by layer",
+      stages.streamed_tokens);
+  if (!model.is_uploaded()) return text + (stages.streams_if_faster ? ", if that is faster\n" : "\n");
+  return model.weights().prompt_chunk_tokens() > 1 ? text + "\n" : "";
+}
+
+}  // namespace
+
 std::string placement_table(const ModelInstance& model, std::span<const ModelMemory> memory,
                             std::span<const double> read_bytes_per_s) {
   const std::span<const ModelDevice> devices = model.devices();
@@ -368,7 +396,7 @@ std::string placement_table(const ModelInstance& model, std::span<const ModelMem
     }
     out += "\n";
   }
-  return out;
+  return out + streaming_text(model);
 }
 
 }  // namespace zinc

@@ -29,6 +29,7 @@ class Placer {
   Status use(const Choice& choice);
   Result<std::vector<int>> device_cuts(const Choice& choice) const;
   int count_expert_layers() const;
+  void set_streaming(split::Stages& stages) const;
   Result<std::vector<ModelMemory>> least_memory() const;
   size_t needed_bytes(const ModelMemory& memory) const;
   Result<bool> fits(bool only_gpus) const;

@@ -48,7 +48,8 @@ ModelInstance open_model(const ServedFile& file) {
   const LoadOptions options{.backend = std::string(file.backend),
                             .n_threads = file.n_threads,
                             .kv_format = find_format(file.kv_format),
-                            .draft = file.draft};
+                            .draft = file.draft,
+                            .placement = file.placement};
   return std::move(ModelInstance::open(model_path(file.name), options).value());
 }
 

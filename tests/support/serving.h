@@ -37,6 +37,7 @@ struct ServedFile {
   std::string_view backend = "cpu";
   int n_threads = 1;
   Draft draft = Draft::skip;
+  PlacementOptions placement = {};
 };
 std::filesystem::path model_path(std::string_view name);  // ServedFile::name
 // A file of the model with a vocabulary, named after it, until the process ends.

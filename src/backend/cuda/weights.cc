@@ -61,6 +61,7 @@ class Uploader final : public gpu::WeightUploader {
 
   Status upload_matrix(const gpu::WeightRows& rows, const gpu::DeviceMatrix& matrix,
                        const gpu::BufferRange& to) override {
+    if (Status s = device_.make_current(); !s.ok()) return s;
     ZINC_TRY(pack, device_.kernel({"pack", std::string(matrix.format->name)}, "pack"));
     const size_t n_staged_rows =
         std::max<size_t>(1, kStagingBytes / rows.row_bytes() / simt::kPanelRows) * simt::kPanelRows;
@@ -79,6 +80,7 @@ class Uploader final : public gpu::WeightUploader {
 
   // From memory that outlives the upload: Weights keeps the vector.
   Status upload_vector(std::span<const float> vector, const gpu::BufferRange& to) override {
+    if (Status s = device_.make_current(); !s.ok()) return s;
     return device_.copy_h2d(to.address(), vector.data(), vector.size_bytes());
   }
 
@@ -110,9 +112,12 @@ class Uploader final : public gpu::WeightUploader {
 
 }  // namespace
 
+std::unique_ptr<gpu::WeightUploader> make_weight_uploader(Device& device, ThreadPool& threads) {
+  return std::make_unique<Uploader>(device, threads);
+}
+
 Result<std::unique_ptr<gpu::Weights>> upload_weights(std::span<const Graph* const> graphs, Device& device,
                                                      ThreadPool& threads, const ReleaseFilePages& release_file_pages) {
-  if (Status s = device.make_current(); !s.ok()) return s.error();
   Uploader uploader(device, threads);
   return gpu::Weights::upload(graphs, device, uploader, release_file_pages);
 }

@@ -15,5 +15,7 @@ inline constexpr size_t kWeightStagingBytes = size_t{128} << 20;  // of device m
 
 Result<std::unique_ptr<gpu::Weights>> upload_weights(std::span<const Graph* const> graphs, Device& device,
                                                      ThreadPool& threads, const ReleaseFilePages& release_file_pages);
+// Device and threads must outlive the result.
+std::unique_ptr<gpu::WeightUploader> make_weight_uploader(Device& device, ThreadPool& threads);
 
 }  // namespace zinc::cuda

@@ -1,6 +1,6 @@
 // What the backends of GPUs do alike: weights, caches and plans on one device. A backend derives its own class, which
-// describes and measures the device. `Device` has upload_weights() in its namespace; `Plan` has compile() and
-// layout_options(device), the memory of plans without taking it.
+// describes and measures the device. `Device` has upload_weights() and make_weight_uploader() in its namespace; `Plan`
+// has compile() and layout_options(device), the memory of plans without taking it.
 #pragma once
 
 #include "backend/gpu/layout_backend.h"
@@ -17,6 +17,10 @@ class GpuBackend : public Backend {
   Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const> graphs,
                                                 const ReleaseFilePages& release_file_pages) final {
     ZINC_TRY(weights, upload_weights(graphs, device_, threads_, release_file_pages));
+    return std::unique_ptr<DeviceWeights>(std::move(weights));
+  }
+  Result<std::unique_ptr<DeviceWeights>> stream(std::span<const Graph* const> graphs) final {
+    ZINC_TRY(weights, Weights::stream(graphs, device_, make_weight_uploader(device_, threads_)));
     return std::unique_ptr<DeviceWeights>(std::move(weights));
   }
   Result<std::unique_ptr<CacheMemory>> allocate_cache(std::span<const LayerCache> layers,

@@ -34,6 +34,12 @@ class LayoutBackend final : public Backend {
     return std::unique_ptr<DeviceWeights>(std::move(weights));
   }
 
+  Result<std::unique_ptr<DeviceWeights>> stream(std::span<const Graph* const> graphs) override {
+    ZINC_TRY(weights, Weights::stream(graphs, device_,
+                                      std::make_unique<LayoutUploader>(options_.formats, options_.staging_bytes)));
+    return std::unique_ptr<DeviceWeights>(std::move(weights));
+  }
+
   Result<std::unique_ptr<CacheMemory>> allocate_cache(std::span<const LayerCache> layers,
                                                       const CacheSizes& sizes) override {
     ZINC_TRY(cache, Cache::allocate(layers, sizes, device_, options_.formats));

@@ -1,7 +1,9 @@
 #include "backend/gpu/weights.h"
 
+#include <chrono>
 #include <cstring>
 
+#include "base/check.h"
 #include "tensor/half.h"
 
 namespace zinc::gpu {
@@ -11,6 +13,8 @@ namespace {
 // and rounds up the size of each (CUDA to 2 MiB).
 constexpr size_t kMaxSharedBytes = size_t{1} << 30;
 constexpr size_t kTensorAlign = 256;
+
+size_t aligned(size_t n_bytes) { return (n_bytes + kTensorAlign - 1) / kTensorAlign * kTensorAlign; }
 
 }  // namespace
 
@@ -48,12 +52,57 @@ Result<std::unique_ptr<Weights>> Weights::upload(std::span<const Graph* const> g
   std::vector<Tensor> tensors = weights->lay_out(graphs, uploader.formats());
   if (Status s = weights->allocate(tensors, device); !s.ok()) return s.error();
   for (const Tensor& tensor : tensors) {
+    weights->set_address(tensor);
     if (Status s = weights->upload_tensor(tensor, uploader); !s.ok()) return s.error();
     release_file_pages(tensor.info->weight.bytes);
   }
   if (Status s = device.wait_all(); !s.ok()) return s.error();
   if (weights->device_bytes_ > 0) weights->upload_bytes_ = uploader.staging_bytes();
   return weights;
+}
+
+Result<std::unique_ptr<Weights>> Weights::stream(std::span<const Graph* const> graphs, Device& device,
+                                                 std::unique_ptr<WeightUploader> uploader) {
+  auto weights = std::make_unique<Weights>();
+  size_t n_largest = 0;
+  for (const Graph* graph : graphs) {
+    std::vector<Tensor>& tensors = weights->streamed_[graph];
+    tensors = weights->lay_out({&graph, 1}, uploader->formats());
+    size_t n_bytes = 0;
+    for (Tensor& tensor : tensors) {
+      tensor.range.offset = n_bytes;
+      n_bytes += aligned(tensor.n_bytes);
+    }
+    n_largest = std::max(n_largest, n_bytes);
+  }
+  ZINC_TRY(buffer, device.allocate(n_largest, "weights of a layer's experts"));
+  weights->device_bytes_ = buffer.size() + uploader->staging_bytes();
+  weights->buffers_.push_back(std::make_unique<Buffer>(std::move(buffer)));
+  for (auto& [graph, tensors] : weights->streamed_) {
+    for (Tensor& tensor : tensors) {
+      tensor.range.buffer = weights->buffers_[0].get();
+      weights->set_address(tensor);
+    }
+  }
+  weights->streamer_ = std::move(uploader);
+  weights->streaming_device_ = &device;
+  return weights;
+}
+
+Status Weights::load(const Graph& graph) {
+  ZINC_CHECK(streamer_);
+  for (const Tensor& tensor : streamed_.at(&graph)) {
+    if (Status s = upload_tensor(tensor, *streamer_); !s.ok()) return s;
+  }
+  return ok_status();
+}
+
+Result<double> Weights::measure_load_seconds(const Graph& graph) {
+  if (Status s = streaming_device_->wait_all(); !s.ok()) return s.error();
+  const auto begin = std::chrono::steady_clock::now();
+  if (Status s = load(graph); !s.ok()) return s.error();
+  if (Status s = streaming_device_->wait_all(); !s.ok()) return s.error();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 std::vector<Weights::Tensor> Weights::lay_out(std::span<const Graph* const> graphs, const KernelFormats& kernels) {
@@ -103,7 +152,6 @@ std::optional<Weights::Tensor> Weights::add_vector(const ValueInfo& info) {
 
 // In the order of use; as many tensors as fit share an allocation.
 Status Weights::allocate(std::span<Tensor> tensors, Device& device) {
-  const auto aligned = [](size_t n) { return (n + kTensorAlign - 1) / kTensorAlign * kTensorAlign; };
   for (size_t first = 0, end = 0; first < tensors.size(); first = end) {
     size_t n_bytes = 0;
     do {
@@ -118,18 +166,23 @@ Status Weights::allocate(std::span<Tensor> tensors, Device& device) {
   return ok_status();
 }
 
-Status Weights::upload_tensor(const Tensor& tensor, WeightUploader& uploader) {
+void Weights::set_address(const Tensor& tensor) {
   const ValueInfo& info = *tensor.info;
   if (tensor.matrix) {
     tensor.matrix->bytes = tensor.range.address();
-    const WeightRows rows(info.weight, tensor.matrix->n_in, tensor.kind);
-    return uploader.upload_matrix(rows, *tensor.matrix, tensor.range);
+    return;
   }
   std::vector<float>& floats = host_vectors_[info.name];
   floats.resize(static_cast<size_t>(info.shape.elems()));
   info.weight.format->dequantize(info.weight.bytes, floats);
   vectors_[info.name] = tensor.range.address();
-  return uploader.upload_vector(floats, tensor.range);
+}
+
+Status Weights::upload_tensor(const Tensor& tensor, WeightUploader& uploader) {
+  const ValueInfo& info = *tensor.info;
+  if (!tensor.matrix) return uploader.upload_vector(host_vectors_.at(info.name), tensor.range);
+  const WeightRows rows(info.weight, tensor.matrix->n_in, tensor.kind);
+  return uploader.upload_matrix(rows, *tensor.matrix, tensor.range);
 }
 
 const DeviceMatrix* Weights::matrix(const std::string& name) const {

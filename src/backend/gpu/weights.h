@@ -60,6 +60,11 @@ class Weights final : public DeviceWeights {
  public:
   static Result<std::unique_ptr<Weights>> upload(std::span<const Graph* const> graphs, Device& device,
                                                  WeightUploader& uploader, const ReleaseFilePages& release_file_pages);
+  // Backend::stream(). REQUIRES: no weight is in two of the graphs. The device must outlive the result.
+  static Result<std::unique_ptr<Weights>> stream(std::span<const Graph* const> graphs, Device& device,
+                                                 std::unique_ptr<WeightUploader> uploader);
+  Status load(const Graph& graph) override;
+  Result<double> measure_load_seconds(const Graph& graph) override;
   size_t device_bytes() const override { return device_bytes_; }
   size_t upload_bytes() const override { return upload_bytes_; }
 
@@ -80,6 +85,7 @@ class Weights final : public DeviceWeights {
   std::optional<Tensor> add_matrix(const ValueInfo& info, bool is_table, const KernelFormats& kernels);
   std::optional<Tensor> add_vector(const ValueInfo& info);
   Status allocate(std::span<Tensor> tensors, Device& device);
+  void set_address(const Tensor& tensor);
   Status upload_tensor(const Tensor& tensor, WeightUploader& uploader);
 
   std::unordered_map<std::string, DeviceMatrix> matrices_;
@@ -88,6 +94,10 @@ class Weights final : public DeviceWeights {
   std::unordered_map<std::string, std::vector<float>> host_vectors_;
   std::vector<std::unique_ptr<Buffer>> buffers_;
   size_t device_bytes_ = 0, upload_bytes_ = 0;
+
+  std::unordered_map<const Graph*, std::vector<Tensor>> streamed_;
+  std::unique_ptr<WeightUploader> streamer_;  // nullptr: all weights stay on the device
+  Device* streaming_device_ = nullptr;
 };
 
 }  // namespace zinc::gpu

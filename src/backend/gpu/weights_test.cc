@@ -14,7 +14,8 @@ namespace {
 class RecordingUploader final : public WeightUploader {
  public:
   KernelFormats formats() const override { return kernels; }
-  size_t staging_bytes() const override { return 0; }
+  static constexpr size_t kStagingBytes = 4096;
+  size_t staging_bytes() const override { return kStagingBytes; }
   Status upload_matrix(const WeightRows& rows, const DeviceMatrix& matrix, const BufferRange&) override {
     const size_t n_rows = static_cast<size_t>(matrix.n_out * matrix.n_experts);
     copied.emplace_back(n_rows * rows.row_bytes());
@@ -105,6 +106,36 @@ TEST_F(GpuWeights, tensors_share_an_allocation_and_the_bytes_are_those_allocated
   EXPECT_EQ(norm[7], 3.5f);
   EXPECT_EQ(weights->vector("norm") % 256, weights->matrix("table")->bytes % 256);
   EXPECT_EQ(weights->host_vector("norm")[3], 1.5f);
+}
+
+TEST_F(GpuWeights, streamed_graphs_share_memory_and_a_load_copies_those_of_one_graph) {
+  const Format& f16 = *find_format("f16");
+  set_.add("first", {96, 64}, f16).add("second", {32, 64}, f16);
+  for (const char* norm : {"norm of first", "norm of second"}) set_.add(norm, {64}, std::vector<float>(64, 2.0f));
+  const auto graph_of = [&](const std::string& matrix, int64_t rows) {
+    GraphBuilder g(matrix, set_.source());
+    const Value x = g.rms_norm(g.hidden_in(64), g.weight("norm of " + matrix, {64}), 1e-6f);
+    g.logits(g.linear(g.rows(x), g.weight(matrix, {rows, 64})));
+    return std::move(g.finish().value());
+  };
+  const Graph first = graph_of("first", 96), second = graph_of("second", 32);
+  const std::vector<const Graph*> graphs = {&first, &second};
+  auto owned = std::make_unique<RecordingUploader>();
+  RecordingUploader& uploader = *owned;
+  const auto weights = std::move(Weights::stream(graphs, device_, std::move(owned)).value());
+  EXPECT_EQ(weights->matrix("first")->bytes, weights->matrix("second")->bytes);
+  ASSERT_EQ(device_.allocations.size(), 1u);
+  EXPECT_EQ(weights->device_bytes(), device_.allocations[0].n_bytes + RecordingUploader::kStagingBytes);
+  EXPECT_LT(device_.allocations[0].n_bytes, 1024u + static_cast<size_t>(weights->matrix("first")->matrix_bytes));
+  EXPECT_TRUE(uploader.copied.empty());
+  ASSERT_TRUE(weights->load(second).ok());
+  ASSERT_EQ(uploader.copied.size(), 1u);
+  EXPECT_EQ(uploader.copied[0].size(), 32u * 64 * 2);
+  ASSERT_TRUE(weights->load(first).ok());
+  ASSERT_TRUE(weights->load(second).ok());
+  EXPECT_EQ(uploader.copied.size(), 3u);
+  EXPECT_EQ(uploader.copied[2], uploader.copied[0]);
+  EXPECT_EQ(reinterpret_cast<const float*>(weights->vector("norm of first"))[7], 2.0f);
 }
 
 TEST(PanelLayouts, shorten_or_pad_the_last_segment) {

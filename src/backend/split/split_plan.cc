@@ -5,10 +5,24 @@
 #include "base/check.h"
 
 namespace zinc::split {
+namespace {
+
+size_t width_of(const Graph& graph, std::span<const Value> values) {
+  size_t width = 0;
+  for (const Value v : values) width += static_cast<size_t>(graph.info(v).shape.elems());
+  return width;
+}
+
+}  // namespace
 
 SplitPlan::SplitPlan(const PlacedGraph& placed, SplitCache& cache, std::vector<std::unique_ptr<Plan>> plans,
-                     const Bucket& bucket, std::optional<size_t> host)
-    : placed_(placed), cache_(cache), plans_(std::move(plans)), bucket_(bucket), host_(host) {
+                     std::vector<StreamedStage> streamed, const Bucket& bucket, std::optional<size_t> host)
+    : placed_(placed),
+      cache_(cache),
+      plans_(std::move(plans)),
+      streamed_(std::move(streamed)),
+      bucket_(bucket),
+      host_(host) {
   const size_t n_tokens = static_cast<size_t>(bucket.max_tokens), n_outputs = static_cast<size_t>(bucket.max_outputs);
   tokens_.reserve(n_tokens);
   place_crossing_values();
@@ -40,11 +54,7 @@ void SplitPlan::place_crossing_values() {
   std::vector<size_t> last_read, n_floats;  // of each buffer
   size_t n_joined = 0;
   for (size_t s = 0; s < plans_.size(); ++s) {
-    size_t width = 0;
-    for (const Value v : placed_.stages[s].inputs) {
-      width += static_cast<size_t>(placed_.graph.info(v).shape.elems());
-    }
-    n_joined = std::max(n_joined, width);
+    n_joined = std::max(n_joined, width_of(placed_.graph, placed_.stages[s].inputs));
     if (passes_through(s)) continue;
     for (const Value v : placed_.stages[s].outputs) {
       size_t read = s;
@@ -67,11 +77,19 @@ void SplitPlan::place_crossing_values() {
   buffers_.resize(n_floats.size());
   for (size_t b = 0; b < n_floats.size(); ++b) buffers_[b].reserve(n_tokens * n_floats[b]);
   joined_.reserve(n_tokens * n_joined);
+  size_t n_divided = 0, n_merged = 0;
+  for (size_t s = 0; s < plans_.size(); ++s) {
+    if (!streamed_[s].plan) continue;
+    n_divided = std::max(n_divided, width_of(placed_.graph, placed_.stages[s].inputs));
+    n_merged = std::max(n_merged, width_of(placed_.graph, placed_.stages[s].outputs));
+  }
+  divided_.reserve(n_tokens * n_divided);
+  merged_.reserve(n_tokens * n_merged);
 }
 
 // What this plan has besides those of the stages.
 size_t SplitPlan::host_bytes() const {
-  size_t n = joined_.capacity() * sizeof(float);
+  size_t n = (joined_.capacity() + divided_.capacity() + merged_.capacity()) * sizeof(float);
   for (const std::vector<float>& buffer : buffers_) n += buffer.capacity() * sizeof(float);
   for (const StepResult& result : results_) {
     n += (result.logits.capacity() + result.hidden.capacity()) * sizeof(float);
@@ -82,19 +100,23 @@ size_t SplitPlan::host_bytes() const {
 size_t SplitPlan::device_bytes() const {
   size_t n = host_ ? host_bytes() : 0;
   for (const auto& plan : plans_) n += plan->device_bytes();
+  for (const StreamedStage& stage : streamed_) n += stage.plan ? stage.plan->device_bytes() : 0;
   return n;
 }
 
 size_t SplitPlan::device_bytes_on(size_t device) const {
   size_t n = host_ == device ? host_bytes() : 0;
-  for (size_t s = 0; s < plans_.size(); ++s) n += placed_.devices[s] == device ? plans_[s]->device_bytes() : 0;
+  for (size_t s = 0; s < plans_.size(); ++s) {
+    n += placed_.devices[s] == device ? plans_[s]->device_bytes() : 0;
+    if (streamed_[s].plan && placed_.streaming_device(s) == device) n += streamed_[s].plan->device_bytes();
+  }
   return n;
 }
 
 std::span<const float> SplitPlan::join_inputs(size_t stage, size_t n_tokens) {
   const std::vector<Value>& inputs = placed_.stages[stage].inputs;
-  size_t width = 0, at = 0;
-  for (const Value v : inputs) width += static_cast<size_t>(placed_.graph.info(v).shape.elems());
+  const size_t width = width_of(placed_.graph, inputs);
+  size_t at = 0;
   joined_.resize(n_tokens * width);
   for (const Value v : inputs) {
     const size_t n = static_cast<size_t>(placed_.graph.info(v).shape.elems());
@@ -163,36 +185,110 @@ void SplitPlan::start(const StepInputs& inputs) {
   if (Status s = run_stages(inputs); !s.ok()) result.error = s.error();
 }
 
+std::span<const PageTable> SplitPlan::page_tables_on(size_t device, const StepInputs& in) {
+  page_tables_.clear();
+  for (const int group : cache_.groups_on(device)) page_tables_.push_back(in.page_tables[static_cast<size_t>(group)]);
+  return page_tables_;
+}
+
+// Which rows a GPU computes depends on their sequence alone, so that its bits do not depend on the batch.
+void SplitPlan::divide_rows(const StepInputs& in) {
+  streamed_rows_.clear();
+  host_rows_.clear();
+  if (std::ranges::none_of(streamed_, [](const StreamedStage& stage) { return stage.plan != nullptr; })) return;
+  for (size_t s = 0; s < in.slots.size(); ++s) {
+    const RowRange chunks = whole_chunks(in, s, placed_.streamed_tokens);
+    streamed_rows_.add(in, s, chunks.begin, chunks.end);
+    host_rows_.add(in, s, chunks.end, in.seq_begin[s + 1]);
+  }
+}
+
+// While the stage before runs, if there is one.
+Status SplitPlan::load_experts(size_t stage) {
+  if (stage >= plans_.size() || !streamed_[stage].plan || streamed_rows_.empty()) return ok_status();
+  return streamed_[stage].weights->load(placed_.stages[stage].graph);
+}
+
+// The GPU computes the rows of whole chunks, and the host the others at the same time.
+Result<std::span<const float>> SplitPlan::run_streamed(size_t stage, const StepInputs& in,
+                                                       std::span<const float> hidden) {
+  const size_t n_tokens = in.tokens.size(), width_in = hidden.size() / n_tokens;
+  const size_t width_out = width_of(placed_.graph, placed_.stages[stage].outputs);
+  divided_.resize(hidden.size());
+  merged_.resize(n_tokens * width_out);
+  size_t n_divided = 0;
+  for (const StepRows* part : {&streamed_rows_, &host_rows_}) {
+    for (const int32_t row : part->rows()) {
+      std::memcpy(&divided_[n_divided++ * width_in], &hidden[static_cast<size_t>(row) * width_in],
+                  width_in * sizeof(float));
+    }
+  }
+  const std::span<const float> divided = divided_;
+  Plan& gpu = *streamed_[stage].plan;
+  gpu.start(streamed_rows_.inputs(in, page_tables_on(placed_.streaming_device(stage), in),
+                                  divided.first(streamed_rows_.size() * width_in)));
+  std::optional<Error> error;
+  const auto finish = [&](Plan& plan, const StepRows& part) {
+    const Result<StepOutput> out = plan.wait();
+    if (!out.ok()) {
+      error = out.error();
+      return;
+    }
+    for (size_t i = 0; i < part.size(); ++i) {
+      std::memcpy(&merged_[static_cast<size_t>(part.rows()[i]) * width_out], &out.value().hidden[i * width_out],
+                  width_out * sizeof(float));
+    }
+    if (bucket_.time_kernels) keep_kernel_times(stage, plan);
+  };
+  if (!host_rows_.empty()) {
+    plans_[stage]->start(host_rows_.inputs(in, page_tables_on(placed_.devices[stage], in),
+                                           divided.subspan(streamed_rows_.size() * width_in)));
+    finish(*plans_[stage], host_rows_);
+  }
+  finish(gpu, streamed_rows_);
+  if (error) return *error;
+  return std::span<const float>(merged_);
+}
+
 // All stages but the last one, which is started.
 Status SplitPlan::run_stages(const StepInputs& in) {
   kernel_times_.clear();
   kernel_nodes_.clear();
+  StepInputs step = in;
+  step.tokens = tokens_;
+  divide_rows(step);
   std::span<const float> passed;  // from the stage before
   for (size_t s = 0; s < plans_.size(); ++s) {
     const bool is_last = s + 1 == plans_.size();
-    StepInputs own = in;
-    own.tokens = tokens_;
-    page_tables_.clear();
-    for (const int group : cache_.groups_on(placed_.devices[s])) {
-      page_tables_.push_back(in.page_tables[static_cast<size_t>(group)]);
+    std::span<const float> hidden;
+    if (!placed_.stages[s].inputs.empty()) hidden = passed.empty() ? join_inputs(s, in.tokens.size()) : passed;
+    std::span<const float> out_hidden;
+    if (streamed_[s].plan && !streamed_rows_.empty()) {
+      ZINC_TRY(out, run_streamed(s, step, hidden));
+      out_hidden = out;
+    } else {
+      StepInputs own = step;
+      own.page_tables = page_tables_on(placed_.devices[s], in);
+      own.hidden = hidden;
+      if (!is_last) {
+        own.output_rows = {};
+        own.sampling = {};
+        own.logit_rows = {};
+        own.wants_hidden = true;
+      }
+      plans_[s]->start(own);
+      if (is_last) break;
+      const Status loaded = load_experts(s + 1);
+      ZINC_TRY(out, plans_[s]->wait());
+      if (!loaded.ok()) return loaded;
+      if (bucket_.time_kernels) keep_kernel_times(s, *plans_[s]);
+      out_hidden = out.hidden;
     }
-    own.page_tables = page_tables_;
-    if (!placed_.stages[s].inputs.empty()) own.hidden = passed.empty() ? join_inputs(s, in.tokens.size()) : passed;
-    if (!is_last) {
-      own.output_rows = {};
-      own.sampling = {};
-      own.logit_rows = {};
-      own.wants_hidden = true;
-    }
-    plans_[s]->start(own);
-    if (is_last) break;
-    ZINC_TRY(out, plans_[s]->wait());
-    if (bucket_.time_kernels) keep_kernel_times(s);
     passed = {};
     if (passes_through(s)) {
-      passed = out.hidden;
+      passed = out_hidden;
     } else {
-      keep_outputs(s, out.hidden, in.tokens.size());
+      keep_outputs(s, out_hidden, in.tokens.size());
     }
   }
   return ok_status();
@@ -206,7 +302,7 @@ Result<StepOutput> SplitPlan::finish_step(StepResult& result) {
     result.error = out.error();
     return out;
   }
-  if (bucket_.time_kernels) keep_kernel_times(plans_.size() - 1);
+  if (bucket_.time_kernels) keep_kernel_times(plans_.size() - 1, *plans_.back());
   for (size_t r = 0; r < result.output_slots.size(); ++r) {
     cache_.last_sampled(result.output_slots[r]) = out.value().sampled[r];
   }
@@ -228,8 +324,8 @@ std::span<const float> SplitPlan::value(Value v) const {
   ZINC_CHECK(false);
 }
 
-void SplitPlan::keep_kernel_times(size_t stage) {
-  for (const KernelTime& time : plans_[stage]->kernel_times()) {
+void SplitPlan::keep_kernel_times(size_t stage, const Plan& plan) {
+  for (const KernelTime& time : plan.kernel_times()) {
     std::vector<int32_t>& nodes = kernel_nodes_.emplace_back();
     for (const int32_t node : time.nodes) {
       const int32_t whole = placed_.stages[stage].nodes[static_cast<size_t>(node)];
@@ -243,6 +339,10 @@ void SplitPlan::keep_kernel_times(size_t stage) {
 Status SplitPlan::wait_until_prepared() {
   for (const auto& plan : plans_) {
     if (Status s = plan->wait_until_prepared(); !s.ok()) return s;
+  }
+  for (const StreamedStage& stage : streamed_) {
+    if (!stage.plan) continue;
+    if (Status s = stage.plan->wait_until_prepared(); !s.ok()) return s;
   }
   return ok_status();
 }

@@ -98,6 +98,10 @@ class Uploader final : public gpu::WeightUploader {
 
 }  // namespace
 
+std::unique_ptr<gpu::WeightUploader> make_weight_uploader(Device& device, ThreadPool& threads) {
+  return std::make_unique<Uploader>(device, threads);
+}
+
 Result<std::unique_ptr<gpu::Weights>> upload_weights(std::span<const Graph* const> graphs, Device& device,
                                                      ThreadPool& threads, const ReleaseFilePages& release_file_pages) {
   Uploader uploader(device, threads);
