@@ -109,6 +109,10 @@ TEST_F(PlacementTest, experts_are_streamed_to_gpus_with_memory_of_their_own_or_a
 TEST_F(PlacementTest, options_that_cannot_apply_are_errors) {
   EXPECT_TRUE(contains_all(error_of("tiny qwen3", "cpu", {.gpu_layers = 1}), {"--gpu-layers is for GPUs", "cpu"}));
   EXPECT_TRUE(contains_all(error_of("tiny qwen3", "cpu", {.gpu_memory = 1 << 30}), {"--gpu-memory is for GPUs"}));
+  for (const char* devices : {"cpu", "cpu,reference"}) {
+    const std::string experts = error_of("tiny qwen35moe", devices, {.cpu_experts = 1});
+    EXPECT_TRUE(contains_all(experts, {"--cpu-experts is for GPUs"})) << experts;
+  }
   EXPECT_TRUE(contains_all(error_of("tiny qwen3", kGpu, {.cpu_experts = 1}), {"no routed experts", "--gpu-layers"}));
   EXPECT_TRUE(contains_all(error_of("tiny qwen3", "cpu,reference", {.split = {1}}), {"1 ratios for 2 devices"}));
   EXPECT_TRUE(contains_all(error_of("tiny qwen3", "cpu,cpu", {}), {"names cpu twice"}));

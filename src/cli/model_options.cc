@@ -102,7 +102,12 @@ void declare_placement_options(CLI::App& app, PlacementOptions& placement) {
          },
          "keep the routed experts of the first N layers, or of all, in host memory and run them on the CPU (default: "
          "as many as the GPU has no room for)")
-      ->check(CLI::IsMember({"all"}) | number_in_range(1, 1 << 20))
+      ->check(
+          [](const std::string& text) {
+            std::string number = text;
+            return text == "all" ? "" : number_in_range(1, PlacementOptions::kAllLayers)(number);
+          },
+          "")
       ->option_text("N|all");
   app.add_option(
          "--stream-experts", placement.streamed_tokens,

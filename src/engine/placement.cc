@@ -76,10 +76,14 @@ Status Placer::open_devices() {
     if (Status s = open_device(name); !s.ok()) return s;
   }
   const bool has_gpu = std::ranges::any_of(devices_, &ModelDevice::is_gpu);
-  if (!has_gpu && (wanted.gpu_layers > 0 || wanted.gpu_memory > 0)) {
+  const std::string_view for_gpus = wanted.gpu_layers > 0    ? "--gpu-layers"
+                                    : wanted.gpu_memory > 0  ? "--gpu-memory"
+                                    : wanted.cpu_experts > 0 ? "--cpu-experts"
+                                                             : "";
+  if (!has_gpu && !for_gpus.empty()) {
     return fail(ErrorCode::invalid_input,
-                "{} is for GPUs, but the model runs on {}; leave it out or choose a GPU with --device",
-                wanted.gpu_layers > 0 ? "--gpu-layers" : "--gpu-memory", devices_[0].name);
+                "{} is for GPUs, but the model runs on {}; leave it out or choose a GPU with --device", for_gpus,
+                devices_[0].name);
   }
   if (!wanted.split.empty() && wanted.split.size() != devices_.size()) {
     return fail(ErrorCode::invalid_input, "--split has {} ratios for {} devices; give one for each of --device",
