@@ -135,6 +135,29 @@ TEST_F(PlacementTest, the_table_has_a_line_per_device) {
       << table;
 }
 
+// Each part alone would fit.
+TEST(SharedHostMemory, of_several_devices_is_counted_once) {
+  const auto open = [](size_t limit) {
+    return ModelInstance::open(model_path("tiny qwen3"),
+                               {.backend = "cpu,reference", .n_threads = 1, .memory_limit = limit, .engine = &kEngine});
+  };
+  const ModelInstance model = std::move(open(1 << 30).value());
+  const std::vector<ModelMemory> parts = std::move(least_engine_memory(model, kEngine).value());
+  const size_t largest = std::max(least_limit(parts[0]), least_limit(parts[1])), all = least_limit(sum_of(parts));
+  ASSERT_LT(largest, all * 9 / 10);
+  const Result<ModelInstance> refused = open(all * 9 / 10);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_TRUE(contains_all(refused.error().message, {"does not fit cpu and reference, which share the host's memory"}))
+      << refused.error().message;
+  EXPECT_TRUE(open(all).ok());
+  EXPECT_TRUE(plan_engine_memory(model, all, kEngine).ok());
+  EXPECT_FALSE(plan_engine_memory(model, all / 2, kEngine).ok());
+  const EngineOptions larger = {.max_sequences = 4, .step_tokens = 32};
+  const Result<EngineMemory> planned = plan_engine_memory(model, 3 * all, larger);
+  ASSERT_TRUE(planned.ok()) << planned.error().message;
+  EXPECT_LE(planned.value().bytes(), 3 * all);
+}
+
 // Only where a GPU is the default backend: an entry runs it on the emulated one.
 TEST(AutomaticPlacement, a_model_that_does_not_fit_the_gpu_is_split) {
   if (!default_backend().devices) return;

@@ -118,9 +118,11 @@ Error cache_bytes_error(const ModelMemory& memory, size_t limit, const EngineOpt
               format_memory(limit > used ? limit - used : 0));
 }
 
-// The bytes of a whole cache whose parts fit what the devices have unused, if they are in the proportions of `memory`.
-size_t largest_cache(std::span<const ModelMemory> memory, std::span<const size_t> used, const MemoryLimits& limits) {
-  const double total = static_cast<double>(sum_of(memory).cache_bytes);
+// The bytes of a whole cache whose parts fit what the devices have unused, if they are in the proportions of `memory`:
+// that of the devices, and maybe of their host, whose cache has `cache_bytes`.
+size_t largest_cache(size_t cache_bytes, std::span<const ModelMemory> memory, std::span<const size_t> used,
+                     const MemoryLimits& limits) {
+  const double total = static_cast<double>(cache_bytes);
   double largest = static_cast<double>(std::numeric_limits<int64_t>::max());
   for (size_t d = 0; d < memory.size(); ++d) {
     if (memory[d].cache_bytes == 0) continue;
@@ -140,18 +142,22 @@ std::optional<size_t> too_small(std::span<const ModelMemory> memory, const Memor
 }
 
 // The workspaces grow with the cache, so the cache shrinks until all fits.
-Result<EngineMemory> plan_memory_with(const Models& models, const Format& kv_format, const MemoryLimits& limits,
+Result<EngineMemory> plan_memory_with(const Models& models, const Format& kv_format, const MemoryLimits& device_limits,
                                       const EngineOptions& options) {
   constexpr int kMaxRounds = 8;
   const std::vector<LayerCache> layers = all_layers(models);
+  const MemoryLimits limits = with_shared_host(models.model, device_limits);
   ZINC_TRY(least, measure_without_cache(models, kv_format, options));
-  std::vector<size_t> used;
-  for (const ModelMemory& device : least) used.push_back(device.weight_bytes + device.plan_bytes);
   EngineMemory out;
   out.devices = least;
+  std::vector<ModelMemory> memory = with_shared_host(models.model, least);
+  std::vector<size_t> used;
+  for (const ModelMemory& part : memory) used.push_back(part.weight_bytes + part.plan_bytes);
   for (int round = 0; round < kMaxRounds; ++round) {
-    const size_t unused = largest_cache(out.devices, used, limits);
-    if (options.cache_bytes > unused) return cache_bytes_error(sum_of(out.devices), limits.sum(least.size()), options);
+    const size_t unused = largest_cache(sum_of(out.devices).cache_bytes, memory, used, limits);
+    if (options.cache_bytes > unused) {
+      return cache_bytes_error(sum_of(out.devices), device_limits.sum(least.size()), options);
+    }
     ZINC_TRY(plan, plan_cache(layers, kv_format, requirements_of(models.model, unused, options)));
     if (models.draft_model) {
       out.draft_cache = sizes_of(*models.draft_model, plan.sizes, layers);
@@ -162,13 +168,14 @@ Result<EngineMemory> plan_memory_with(const Models& models, const Format& kv_for
     static_cast<ModelMemory&>(out) = sum_of(devices);
     out.devices = std::move(devices);
     out.cache = std::move(plan);
-    if (!too_small(out.devices, limits)) return out;
+    memory = with_shared_host(models.model, out.devices);
+    if (!too_small(memory, limits)) return out;
     for (size_t d = 0; d < used.size(); ++d) {
-      if (out.devices[d].bytes() > limits[d]) used[d] += out.devices[d].bytes() - limits[d];
+      if (memory[d].bytes() > limits[d]) used[d] += memory[d].bytes() - limits[d];
     }
   }
-  const size_t d = *too_small(out.devices, limits);
-  return fail(ErrorCode::out_of_memory, "{} do not fit in {}", memory_text(out.devices[d]), format_memory(limits[d]));
+  const size_t d = *too_small(memory, limits);
+  return fail(ErrorCode::out_of_memory, "{} do not fit in {}", memory_text(memory[d]), format_memory(limits[d]));
 }
 
 // Other settings with which the same model fits: "--kv q8_0, --parallel 4".
@@ -213,7 +220,43 @@ size_t tightest(std::span<const ModelMemory> memory, const MemoryLimits& limits)
   return tightest;
 }
 
+std::vector<size_t> devices_in_host_memory(const ModelInstance& model) {
+  std::vector<size_t> devices;
+  for (size_t d = 0; d < model.devices().size(); ++d) {
+    if (!model.devices()[d].device.has_dedicated_memory) devices.push_back(d);
+  }
+  return devices;
+}
+
 }  // namespace
+
+std::vector<ModelMemory> with_shared_host(const ModelInstance& model, std::span<const ModelMemory> devices) {
+  std::vector<ModelMemory> all(devices.begin(), devices.end());
+  std::vector<ModelMemory> sharing;
+  for (const size_t d : devices_in_host_memory(model)) sharing.push_back(devices[d]);
+  if (sharing.size() < 2) return all;
+  all.push_back(sum_of(sharing));
+  all.back().upload_bytes = std::ranges::max(sharing, {}, &ModelMemory::upload_bytes).upload_bytes;  // one by one
+  return all;
+}
+
+MemoryLimits with_shared_host(const ModelInstance& model, const MemoryLimits& limits) {
+  std::vector<size_t> all;
+  for (size_t d = 0; d < model.devices().size(); ++d) all.push_back(limits[d]);
+  size_t of_host = 0;
+  const std::vector<size_t> sharing = devices_in_host_memory(model);
+  for (const size_t d : sharing) of_host = std::max(of_host, limits[d]);
+  if (sharing.size() > 1) all.push_back(of_host);
+  return all;
+}
+
+std::string shared_host_text(const ModelInstance& model) {
+  std::string names;
+  for (const size_t d : devices_in_host_memory(model)) {
+    names += (names.empty() ? "" : " and ") + model.devices()[d].name;
+  }
+  return names + ", which share the host's memory";
+}
 
 Bucket largest_step(const EngineOptions& options) {
   const bool has_drafts = options.speculation.mode != SpeculationMode::off;
@@ -238,23 +281,27 @@ Bucket with_rope_scalings(Bucket step, const Graph& graph, int context) {
   return step;
 }
 
-Result<EngineMemory> plan_engine_memory(const ModelInstance& model, const MemoryLimits& limits,
+Result<EngineMemory> plan_engine_memory(const ModelInstance& model, const MemoryLimits& device_limits,
                                         const EngineOptions& options, const ModelInstance* draft_model) {
   const Models models{model, draft_model};
-  Result<EngineMemory> planned = plan_memory_with(models, model.kv_format(), limits, options);
+  Result<EngineMemory> planned = plan_memory_with(models, model.kv_format(), device_limits, options);
   if (planned.ok() || planned.error().code != ErrorCode::out_of_memory) return planned;
-  ZINC_TRY(least, measure_without_cache(models, model.kv_format(), options));
+  ZINC_TRY(least_of_devices, measure_without_cache(models, model.kv_format(), options));
+  const std::vector<ModelMemory> least = with_shared_host(model, least_of_devices);
+  const MemoryLimits limits = with_shared_host(model, device_limits);
   const size_t d = tightest(least, limits);
+  const std::string where = d < model.devices().size() ? model.devices()[d].memory_text() : "";
   const std::string model_text = fmt::format("{} {} of weights and {} of activations and workspaces, of {} available{}",
                                              draft_model ? "the model and its draft model take" : "the model takes",
                                              format_memory(least[d].weight_bytes), format_memory(least[d].plan_bytes),
-                                             format_memory(limits[d]), model.devices()[d].memory_text());
+                                             format_memory(limits[d]), where);
   std::string remedy;
   EngineOptions any_context = options;
   any_context.context = 0;
-  if (const std::string settings = fitting_settings(models, limits, options); !settings.empty()) {
+  if (const std::string settings = fitting_settings(models, device_limits, options); !settings.empty()) {
     remedy = "; it fits with: " + settings;
-  } else if (options.cache_bytes == 0 && !plan_memory_with(models, model.kv_format(), limits, any_context).ok()) {
+  } else if (options.cache_bytes == 0 &&
+             !plan_memory_with(models, model.kv_format(), device_limits, any_context).ok()) {
     remedy = "; " + smaller_model_hint(least[d], limits[d]);
   }
   return fail(ErrorCode::out_of_memory, "{}; {}{}{}", planned.error().message, model_text, remedy, split_hint(model));

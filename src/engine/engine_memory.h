@@ -24,6 +24,13 @@ Result<EngineMemory> plan_engine_memory(const ModelInstance& model, const Memory
 Result<std::vector<ModelMemory>> least_engine_memory(const ModelInstance& model, const EngineOptions& options);
 inline constexpr int kLeastContext = 4096;  // positions of a model that is split automatically, if it has so many
 
+// The memory of a model's devices by what it has to fit: each device, and behind them the host, if several devices take
+// its memory.
+std::vector<ModelMemory> with_shared_host(const ModelInstance& model, std::span<const ModelMemory> devices);
+MemoryLimits with_shared_host(const ModelInstance& model, const MemoryLimits& limits);
+// "cpu and vulkan, which share the host's memory": the devices of the host's entry.
+std::string shared_host_text(const ModelInstance& model);
+
 // The least limit with which plan_engine_memory grants this memory, if EngineOptions::cache_bytes is 0: the cache may
 // take half of what the model leaves.
 size_t least_limit(const ModelMemory& memory);

@@ -4,7 +4,7 @@
 
 #include "base/format_memory.h"
 #include "cache/cache_plan.h"
-#include "engine/model_memory.h"
+#include "engine/engine_memory.h"
 #include "sample/sampler.h"
 
 namespace zinc {
@@ -27,13 +27,15 @@ Result<ModelRunner> ModelRunner::create(const ModelInstance& instance, const Run
                       .max_outputs = options.all_logits ? runner.step_tokens_ : 1,
                       .keep_values = options.keep_values,
                       .time_kernels = options.time_kernels};
-  ZINC_TRY(memory, measure_devices(instance, sizes, bucket));
+  ZINC_TRY(devices, measure_devices(instance, sizes, bucket));
+  const std::vector<ModelMemory> memory = with_shared_host(instance, devices);
+  const MemoryLimits limits = with_shared_host(instance, instance.memory_limits());
   for (size_t d = 0; d < memory.size(); ++d) {
-    const ModelDevice& device = instance.devices()[d];
-    if (memory[d].bytes() <= device.memory_limit) continue;
+    if (memory[d].bytes() <= limits[d]) continue;
+    const std::string where = d < devices.size() ? instance.devices()[d].memory_text() : "";
     return fail(ErrorCode::out_of_memory,
                 "a context of {} tokens needs {}, but only {} is available{}; use fewer tokens or a smaller model",
-                options.context, memory_text(memory[d]), format_memory(device.memory_limit), device.memory_text());
+                options.context, memory_text(memory[d]), format_memory(limits[d]), where);
   }
   ZINC_TRY(cache, instance.backend().allocate_cache(layers, sizes));
   runner.cache_ = std::move(cache);

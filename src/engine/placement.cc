@@ -261,9 +261,18 @@ Placer::Choice Placer::with_gpu_layers(int n_layers, int n_cpu_experts) const {
 
 Status Placer::check_fit() const {
   ZINC_TRY(memory, least_memory());
-  for (size_t d = 0; d < memory.size(); ++d) {
+  const std::vector<ModelMemory> parts = with_shared_host(model_, memory);
+  const MemoryLimits limits = with_shared_host(model_, model_.memory_limits());
+  for (size_t d = 0; d < parts.size(); ++d) {
+    if (needed_bytes(parts[d]) <= limits[d]) continue;
+    if (d == memory.size()) {
+      return fail(ErrorCode::out_of_memory,
+                  "{} does not fit {}: {}, of {} available; use a smaller quantization, a shorter context (-c) or --kv "
+                  "q8_0",
+                  model_.path_.string(), shared_host_text(model_), zinc::memory_text(parts[d]),
+                  format_memory(limits[d]));
+    }
     const ModelDevice& device = model_.devices_[d];
-    if (needed_bytes(memory[d]) <= device.memory_limit) continue;
     return fail(ErrorCode::out_of_memory,
                 "{}: {} do not fit {}: {}, of {} available; use {}a smaller quantization, a shorter context (-c) or "
                 "--kv q8_0",
