@@ -185,6 +185,7 @@ OrRequestError<EngineInput> engine_input(const ChatModel& model, ChatRequest& re
   if (error) return std::move(*error);
   std::vector<TokenId> prediction;
   encode_text(model.tokenizer, request.prediction, prediction);
+  prediction.resize(std::min(prediction.size(), static_cast<size_t>(model.limits.context)));  // no output is longer
   for (Request& prompt : out.requests) {
     prompt.options = options;
     prompt.speculation = request.speculation;

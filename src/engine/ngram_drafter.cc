@@ -3,21 +3,29 @@
 #include <algorithm>
 
 namespace zinc {
+namespace {
+
+// Tokens that one call adds to each index of a sequence: a long prompt or prediction is spread over several steps.
+constexpr size_t kMaxIndexedTokens = 4096;
+
+void extend(NgramIndex& index, std::span<const TokenId> tokens) {
+  const std::span<const TokenId> unindexed = tokens.subspan(index.size());
+  index.append(unindexed.first(std::min(unindexed.size(), kMaxIndexedTokens)));
+}
+
+}  // namespace
 
 void NgramDrafter::set_prediction(RequestId id, int prompt_size, std::span<const TokenId> prediction) {
   Sequence& sequence = sequences_[id];
   sequence.prompt_size = static_cast<size_t>(prompt_size);
-  sequence.prediction.append(prediction);
+  sequence.predicted.assign(prediction.begin(), prediction.end());
 }
-
-// Tokens that one call adds to the index of a sequence: a long prompt is spread over several steps.
-constexpr size_t kMaxIndexedTokens = 4096;
 
 // An output that is still too short for a match is compared with the start of the prediction. Later the output usually
 // goes on where it matched before.
 NgramDrafter::Match NgramDrafter::find(Sequence& sequence, std::span<const TokenId> tokens) {
-  const std::span<const TokenId> unindexed = tokens.subspan(sequence.tokens.size());
-  sequence.tokens.append(unindexed.first(std::min(unindexed.size(), kMaxIndexedTokens)));
+  extend(sequence.tokens, tokens);
+  extend(sequence.prediction, sequence.predicted);
   const NgramIndex& prediction = sequence.prediction;
   if (prediction.size() > 0) {
     const std::span<const TokenId> output = tokens.subspan(sequence.prompt_size);

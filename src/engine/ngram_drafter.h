@@ -20,8 +20,9 @@ class NgramDrafter : public Drafter {
 
  private:
   struct Sequence {
-    NgramIndex tokens;      // prompt and output
-    NgramIndex prediction;  // empty: none
+    NgramIndex tokens;               // prompt and output
+    std::vector<TokenId> predicted;  // the prediction; empty: none
+    NgramIndex prediction;           // its first tokens, more with every call
     size_t prompt_size = 0;
     size_t n_predicted = 0;  // tokens of the prediction up to the end of the last match
     size_t n_output = 0;     // tokens of the output then

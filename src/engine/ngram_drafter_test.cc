@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 namespace zinc {
 namespace {
 
@@ -63,6 +65,21 @@ TEST(NgramDrafter, a_long_sequence_is_indexed_by_several_calls) {
   EXPECT_EQ(draft(drafter, 1, tokens, 2), Tokens({5}));
   for (int i = 0; i < 30; ++i) draft(drafter, 1, tokens, 2);
   EXPECT_EQ(draft(drafter, 1, tokens, 2), Tokens({5, 5}));
+}
+
+TEST(NgramDrafter, a_long_prediction_is_indexed_by_several_calls) {
+  NgramDrafter drafter;
+  Tokens prediction(100'000);
+  std::iota(prediction.begin(), prediction.end(), 10);
+  drafter.set_prediction(1, 2, prediction);
+  EXPECT_EQ(draft(drafter, 1, {1, 2}, 2), Tokens({10, 11}));
+  const Tokens deep = {1, 2, 90'000, 90'001, 90'002};
+  EXPECT_EQ(draft(drafter, 1, deep, 2), Tokens());
+  for (int i = 0; i < 24; ++i) draft(drafter, 2, {1, 2, 3}, 2);  // of another sequence
+  EXPECT_EQ(draft(drafter, 1, deep, 2), Tokens());
+  std::vector<DraftQuery> queries = {{.id = 1, .tokens = deep, .max_tokens = 2}};
+  for (int i = 0; i < 24; ++i) drafter.has_draft(queries[0]);
+  EXPECT_EQ(draft(drafter, 1, deep, 2), Tokens({90'003, 90'004}));
 }
 
 }  // namespace

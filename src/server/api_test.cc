@@ -137,6 +137,15 @@ TEST_F(ApiTest, prompt_is_truncated_at_the_front_only_if_wanted) {
   EXPECT_EQ(scripted_.engine().last_request().prompt.size(), 4095u);
 }
 
+TEST_F(ApiTest, a_prediction_has_at_most_as_many_tokens_as_the_context) {
+  json::object body = chat("SAY[[x]]");
+  for (const size_t n_bytes : {100, 4096, 200'000}) {
+    body["prediction"] = {{"type", "content"}, {"content", std::string(n_bytes, 'x')}};
+    ask_json("/v1/chat/completions", body);
+    EXPECT_EQ(scripted_.engine().last_request().prediction.size(), std::min<size_t>(n_bytes, 4096));
+  }
+}
+
 TEST_F(ApiTest, more_choices_than_the_engine_runs_are_submitted_as_others_end) {
   json::array prompts;
   for (int i = 0; i < 40; ++i) prompts.emplace_back(fmt::format("SAY[[{}]]", i));
