@@ -67,6 +67,9 @@ void resolve_references(const ReferenceScope& scope, json::object& body, Request
   json::array items = input_items(*input);
   resolve_items(scope, items, errors);
   const json::value* previous = body.if_contains("previous_response_id");
+  if (previous && !previous->is_string() && !previous->is_null()) {
+    return errors.add("previous_response_id", "'previous_response_id' must be a string");
+  }
   if (previous && previous->is_string()) {
     const std::string id = text_of(previous->get_string());
     const auto kept = scope.store.find(scope.owner, id);

@@ -78,6 +78,8 @@ TEST_F(ResponseRoutesTest, previous_response_id_continues_the_conversation) {
   }
   const json::object error = ask_json("/v1/responses", {{"input", "x"}, {"previous_response_id", "resp_1"}}, 400);
   EXPECT_EQ(error.at("error").at("code").get_string(), "previous_response_not_found");
+  expect_error("/v1/responses", {{"input", "x"}, {"previous_response_id", 1}}, "previous_response_id");
+  ask_json("/v1/responses", {{"input", "SAY[[x]]"}, {"previous_response_id", nullptr}});
 }
 
 TEST_F(ResponseRoutesTest, llama_cpps_path_keeps_responses_too) {
