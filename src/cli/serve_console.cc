@@ -70,8 +70,10 @@ bool is_shown_on_terminal(const json::object& entry) {
   return !is_of_page || number_at(entry, "status") >= 400 || entry.contains("ignored_fields");
 }
 
-std::string drain_notice(size_t n_answers, int seconds) {
-  return fmt::format("finishing {}, {} s at most; Ctrl-C again ends now", pluralize(n_answers, "answer"), seconds);
+std::string drain_notice(size_t n_answers, DrainSeconds seconds) {
+  const std::string delay = seconds.delay > 0 ? fmt::format("accepting requests for {} s more, ", seconds.delay) : "";
+  return fmt::format("{}finishing {}, {} s at most; Ctrl-C again ends now", delay, pluralize(n_answers, "answer"),
+                     seconds.drain);
 }
 
 }  // namespace zinc

@@ -27,7 +27,11 @@ std::string request_line(const json::object& entry, std::string_view clock);
 bool is_shown_on_terminal(const json::object& entry);
 std::string clock_text();  // now, local: "14:05:09"
 
+struct DrainSeconds {
+  int delay = 0;  // in which requests are still accepted
+  int drain = 0;  // for running ones to finish
+};
 // "finishing 2 answers, 30 s at most; Ctrl-C again ends now".
-std::string drain_notice(size_t n_answers, int seconds);
+std::string drain_notice(size_t n_answers, DrainSeconds seconds);
 
 }  // namespace zinc

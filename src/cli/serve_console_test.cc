@@ -48,8 +48,9 @@ TEST(ServeConsole, requests_that_the_page_repeats_are_shown_only_if_they_fail) {
 }
 
 TEST(ServeConsole, drain_notice_counts_answers) {
-  EXPECT_EQ(drain_notice(1, 30), "finishing 1 answer, 30 s at most; Ctrl-C again ends now");
-  EXPECT_EQ(drain_notice(2, 5), "finishing 2 answers, 5 s at most; Ctrl-C again ends now");
+  EXPECT_EQ(drain_notice(1, {.drain = 30}), "finishing 1 answer, 30 s at most; Ctrl-C again ends now");
+  EXPECT_EQ(drain_notice(2, {.delay = 7, .drain = 5}),
+            "accepting requests for 7 s more, finishing 2 answers, 5 s at most; Ctrl-C again ends now");
 }
 
 TEST(ServeConsole, log_format_can_be_chosen) {

@@ -77,6 +77,7 @@ json::object limits_json(const ServerLimits& limits) {
           {"write_seconds", limits.write_time.count()},
           {"ping_seconds", limits.ping_time.count()},
           {"drain_seconds", limits.drain_time.count()},
+          {"drain_delay_seconds", limits.drain_delay.count()},
           {"n", limits.n},
           {"choices", limits.choices},
           {"stop_strings", limits.stop_strings},
@@ -184,6 +185,7 @@ Api::Api(const ModelList& models, const ApiOptions& options, EventLoopPort loop)
       build_(options.build),
       library_(options.library),
       swaps_models_(options.library && options.swaps_models),
+      replica_(options.replica),
       responses_(options.kept_responses),
       access_(options.access),
       loop_(std::move(loop)),
@@ -399,6 +401,7 @@ void Api::count_response_input(HttpRequest request, std::shared_ptr<Reply> reply
 void Api::start_generation(const ApiDialect& dialect, PreparedRequest prepared, const PendingRequest& pending) {
   report_ignored_fields(prepared.ignored_fields, *pending.reply);
   prepared.load_s = pending.load_s;
+  prepared.replica = replica_;
   if (prepared.request.keep_alive) keep_alive_.set(prepared.model->name, *prepared.request.keep_alive);
   Generation::start(dialect, std::move(prepared), pending.client, notifier_, worker_queue_, pending.reply);
 }

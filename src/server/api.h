@@ -41,6 +41,7 @@ struct ApiOptions {
   AccessOptions access = {};
   ServerLimits limits = {};
   ResponseStoreLimits kept_responses = {};
+  std::string replica = {};         // name of this server among several, in the ids of its responses; "": none
   json::object build = {};          // version and commit, for /props
   ModelLibrary* library = nullptr;  // manages models; nullptr: models cannot be managed
   bool swaps_models = false;        // a request may name an installed model that is not loaded; it is loaded first
@@ -142,6 +143,7 @@ class Api {
   json::object build_;
   ModelLibrary* library_;
   const bool swaps_models_;
+  const std::string replica_;
   ResponseStore responses_;
   AccessControl access_;
   EventLoopPort loop_;

@@ -61,7 +61,7 @@ Generation::Generation(const ApiDialect& dialect, PreparedRequest prepared, cons
   const ChatRequest& chat = prepared_.request;
   for (const Request& request : prepared_.input.requests) n_prompt_tokens_ += static_cast<int>(request.prompt.size());
   metadata_ = {
-      .id = random_id(),
+      .id = replica_id(prepared_.replica),
       .model = prepared_.model->has_name(chat.model) ? chat.model : prepared_.model->name,
       .created_s =
           std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count(),

@@ -142,6 +142,7 @@ struct HttpServer::State {
         signals(loop),
         hangups(loop),
         timer(loop),
+        delay_timer(loop),
         worker(1),
         host{.limits = limits} {}
 
@@ -150,6 +151,7 @@ struct HttpServer::State {
   void watch_signals(std::function<void(size_t n_answers)> on_drain);
   void watch_hangup(const std::function<void()>& callback);
   size_t n_answering() const;
+  void drain_after_delay();
   void drain();
   void stop_if_drained();
   void stop_now();
@@ -161,7 +163,8 @@ struct HttpServer::State {
   Acceptor acceptor;
   std::string socket_path;  // of a Unix socket, which is removed at the end
   asio::signal_set signals, hangups;
-  asio::steady_timer timer;  // pause between accepts; drain deadline
+  asio::steady_timer timer;        // pause between accepts; drain deadline
+  asio::steady_timer delay_timer;  // limits.drain_delay
   asio::thread_pool worker;
   std::shared_ptr<asio::ssl::context> tls;
   ConnectionHost host;
@@ -217,7 +220,7 @@ void HttpServer::set_handlers(Handler handle, ProtocolError protocol_error, std:
   state_->host.write_log = std::move(write_log);
   state_->host.closed = [state = state_.get()](Connection* connection) {
     state->connections.erase(connection);
-    if (state->host.draining) state->stop_if_drained();
+    state->stop_if_drained();
   };
   state_->host.drop_slow_readers = [state = state_.get()] { state->drop_slow_readers(); };
 }
@@ -299,7 +302,7 @@ void HttpServer::State::watch_signals(std::function<void(size_t n_answers)> on_d
   signals.async_wait([this, on_drain = std::move(on_drain)](error_code error, int) {
     if (error) return;
     if (on_drain) on_drain(n_answering());
-    drain();
+    drain_after_delay();
     signals.async_wait([this](error_code second_error, int) {
       if (!second_error) stop_now();
     });
@@ -316,8 +319,17 @@ void HttpServer::State::watch_hangup(const std::function<void()>& callback) {
   });
 }
 
+void HttpServer::State::drain_after_delay() {
+  if (limits.drain_delay.count() == 0) return drain();
+  host.draining = true;
+  delay_timer.expires_after(limits.drain_delay);
+  delay_timer.async_wait([this](error_code cancelled) {
+    if (!cancelled) drain();
+  });
+}
+
 void HttpServer::State::drain() {
-  if (host.draining) return;
+  if (!acceptor.is_open()) return;
   host.draining = true;
   error_code ignored;
   acceptor.close(ignored);
@@ -334,7 +346,7 @@ void HttpServer::State::drain() {
 }
 
 void HttpServer::State::stop_if_drained() {
-  if (!connections.empty()) return;
+  if (acceptor.is_open() || !connections.empty()) return;
   timer.cancel();
   signals.cancel();
   loop.stop();

@@ -44,8 +44,9 @@ class HttpServer {
   uint16_t port() const;  // 0: a Unix socket
   void set_handlers(Handler handle, ProtocolError protocol_error, std::function<void(json::object)> write_log,
                     HeaderCheck check_headers = {});
-  // Until run() returns, SIGTERM and SIGINT drain; a second signal stops at once. `on_drain` is called at the first
-  // one, with the number of responses in progress.
+  // Until run() returns, SIGTERM and SIGINT drain after limits.drain_delay, in which is_draining() is true and requests
+  // are still accepted, so that load balancers go elsewhere first; a second signal stops at once. `on_drain` is called
+  // at the first one, with the number of responses in progress.
   void watch_signals(std::function<void(size_t n_answers)> on_drain = {});
   void watch_hangup(std::function<void()> callback);  // called on the event loop at each SIGHUP
   void run();  // until stopped and drained; when it returns, no task of work() is running

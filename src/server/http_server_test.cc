@@ -239,6 +239,44 @@ TEST_F(HttpServerTest, draining_finishes_responses_and_accepts_no_more) {
   EXPECT_TRUE(scripted_.engine().wait_until_idle());
 }
 
+// A load balancer needs some seconds until it sends no more requests; those of that time must not be lost.
+TEST_F(HttpServerTest, during_the_drain_delay_requests_are_served_and_the_server_is_not_ready) {
+  ServerLimits limits;
+  limits.drain_delay = std::chrono::hours(1);
+  restart(limits);
+  std::promise<void> watched;
+  server_->post([&] {
+    server_->watch_signals();
+    watched.set_value();
+  });
+  watched.get_future().wait();
+  const auto ready = [&] { return client().send("GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n").read_until("}"); };
+  EXPECT_TRUE(ready().starts_with("HTTP/1.1 200"));
+  TestClient busy = client();
+  busy.send(chat("WAIT[[w]]", true)).read_until(kWord);
+  ::kill(::getpid(), SIGTERM);
+  EXPECT_TRUE(eventually([&] { return ready().starts_with("HTTP/1.1 503"); }));
+  const std::string got = client().send(chat("SAY[[late]]", false)).read_to_end();
+  EXPECT_NE(got.find("late"), std::string::npos);
+  EXPECT_NE(got.find("Connection: close"), std::string::npos) << "else the next request might come after the delay";
+  EXPECT_EQ(scripted_.engine().n_cancelled(), 0);
+  ::kill(::getpid(), SIGTERM);  // at once
+  thread_.join();
+}
+
+TEST_F(HttpServerTest, after_the_drain_delay_the_server_ends) {
+  ServerLimits limits;
+  limits.drain_delay = std::chrono::seconds(1);
+  restart(limits);
+  const auto start = std::chrono::steady_clock::now();
+  server_->post([&] {
+    server_->watch_signals();
+    ::kill(::getpid(), SIGTERM);
+  });
+  thread_.join();
+  EXPECT_GE(std::chrono::steady_clock::now() - start, limits.drain_delay);
+}
+
 TEST_F(HttpServerTest, every_request_has_one_log_line) {
   client().send(chat("SAY[[x]]", false)).read_until("usage");
   client().send(chat("SAY[[x]]", true)).read_until("[DONE]");

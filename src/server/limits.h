@@ -22,6 +22,7 @@ struct ServerLimits {
   std::chrono::seconds write_time{60};   // without progress of a write; in total longer for large responses
   std::chrono::seconds ping_time{15};    // between events of a stream, before a ping is sent
   std::chrono::seconds drain_time{30};   // for running responses to finish after a stop signal
+  std::chrono::seconds drain_delay{0};   // before that: /ready is 503, but requests are still accepted
 
   int n = 128;         // choices per prompt
   int choices = 2048;  // prompts times n; submitted to the engine a few at a time

@@ -22,6 +22,7 @@ struct PreparedRequest {
   json::object echoed;                                            // request fields that the response repeats
   std::function<void(const json::object& response)> on_response;  // ResponseMetadata::on_finished
   double load_s = 0;                                              // how long the request waited for its model to load
+  std::string replica = {};                                       // ApiOptions::replica
 };
 
 RequestErrors request_errors(const ServerLimits& limits);  // unknown fields are ignored, or errors if they are strict

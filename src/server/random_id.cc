@@ -17,6 +17,10 @@ uint64_t random_number() {
 
 std::string random_id() { return fmt::format("{:016x}{:08x}", random_number(), random_number() >> 32); }
 
+std::string replica_id(std::string_view replica) {
+  return replica.empty() ? random_id() : fmt::format("{}.{}", replica, random_id());
+}
+
 std::string random_call_id() {
   constexpr std::string_view kDigits = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
   constexpr int kLength = 9;

@@ -99,6 +99,22 @@ TEST_F(ResponseRoutesTest, item_references_stand_for_items_of_kept_responses) {
                "input");
 }
 
+// A proxy in front of several servers finds in the id which of them keeps the response.
+TEST_F(ResponseRoutesTest, ids_begin_with_the_name_of_the_replica) {
+  make_api({.replica = "zinc-0"});
+  const json::object first = ask_json("/v1/responses", {{"input", "FIRST SAY[[ONE]]"}});
+  EXPECT_TRUE(text_of(first.at("id").get_string()).starts_with("resp_zinc-0."));
+  const std::string item = text_of(first.at("output").at(0).at("id").get_string());
+  EXPECT_TRUE(item.starts_with("msg_zinc-0.")) << item;
+  ask_json("/v1/responses", {{"input", "SAY[[TWO]]"}, {"previous_response_id", first.at("id")}});
+  EXPECT_NE(last_prompt().find("FIRST"), std::string::npos);
+  const json::array items{json::object{{"role", "user"}, {"content", "hi"}},
+                          json::object{{"type", "item_reference"}, {"id", item}},
+                          json::object{{"role", "user"}, {"content", "SAY[[THREE]]"}}};
+  ask_json("/v1/responses", {{"input", items}});
+  EXPECT_NE(last_prompt().find("ONE"), std::string::npos);
+}
+
 // A reference is short, the item is not: a request of megabytes could become one of gigabytes.
 TEST_F(ResponseRoutesTest, referenced_items_count_toward_the_size_limit) {
   ApiOptions options;

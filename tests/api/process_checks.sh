@@ -55,6 +55,7 @@ fails 'must be given together' "$model" --port 0 --tls-cert "$model"
 fails 'cannot read a PEM certificate chain' "$model" --port 0 --tls-cert "$model" --tls-key "$model"
 fails 'cannot be read' "$model" --port 0 --api-key-file "$folder/nowhere"
 fails 'cannot be read' "$model" --port 0 --api-keys "$folder/nowhere"
+fails 'is not a name' "$model" --port 0 --replica a_b
 fails 'GGUF' "$0" --port 0
 
 start

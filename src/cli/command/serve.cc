@@ -50,7 +50,7 @@ struct Options {
   bool opens_browser = false;
   std::string sampling_defaults = "model";
   std::optional<bool> swaps_models;  // empty: only if other machines cannot reach the server
-  int drain_s = 30;
+  int drain_s = 30, drain_delay_s = 0;
   std::string log;  // "text" or "json"; empty: text on a terminal, else JSON
   TraceArguments trace;
   const TraceFile* trace_file = nullptr;  // while it serves
@@ -120,6 +120,15 @@ Status read_key_file(const std::string& path, std::vector<std::string>& keys) {
   return ok_status();
 }
 
+// It is a part of ids and of proxies' configurations: no character that either could take for a separator.
+Status check_replica_name(const std::string& name) {
+  constexpr std::string_view kCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-";
+  constexpr size_t kMaxBytes = 63;  // of a host name
+  if (name.size() <= kMaxBytes && name.find_first_not_of(kCharacters) == name.npos) return ok_status();
+  return fail(ErrorCode::invalid_input, "--replica '{}' is not a name of at most {} letters, digits and '-'", name,
+              kMaxBytes);
+}
+
 Status check_options(Options& options) {
   if (!options.key_file.empty()) {
     ZINC_TRY(keys, read_key_file(options.key_file, options.api.access.keys));
@@ -145,7 +154,8 @@ Status check_options(Options& options) {
                 options.listen.host);
   }
   options.api.limits.drain_time = std::chrono::seconds(options.drain_s);
-  return ok_status();
+  options.api.limits.drain_delay = std::chrono::seconds(options.drain_delay_s);
+  return check_replica_name(options.api.replica);
 }
 
 constexpr std::string_view kCacheSuffix = ".cache";
@@ -265,7 +275,9 @@ class Startup {
   void greet() {
     // Until now signals end the process at once: loading cannot be interrupted.
     server_.watch_signals([this](size_t n_answers) {
-      if (n_answers > 0) print_stderr("zinc: " + drain_notice(n_answers, options_.drain_s));
+      const int delay_s = options_.drain_delay_s;
+      if (n_answers > 0 || delay_s > 0)
+        print_stderr("zinc: " + drain_notice(n_answers, {.delay = delay_s, .drain = options_.drain_s}));
     });
     const std::string url = url_of(options_.listen, server_.port());
     const std::string ready = ::isatty(STDOUT_FILENO) ? greeting(url, names_) : fmt::format("listening on {}\n", url);
@@ -430,6 +442,14 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_option("--drain-seconds", options->drain_s, "how long running requests may continue after a stop signal")
       ->check(number_in_range(0, 86400))
       ->capture_default_str();
+  app.add_option("--drain-delay-seconds", options->drain_delay_s,
+                 "how long after a stop signal requests are still accepted, while /ready is 503 (for load balancers)")
+      ->check(number_in_range(0, 86400))
+      ->capture_default_str();
+  app.add_option("--replica", options->api.replica,
+                 "name of this server among several; ids of its responses begin with it (docs/replicas.md)")
+      ->option_text("NAME")
+      ->envname("ZINC_REPLICA");
   declare_chat_template_option(app, options->model);
   app.add_option("--log", options->log, "one line per request: text, or json (default: text on a terminal, else json)")
       ->check(CLI::IsMember({"text", "json"}));
