@@ -100,13 +100,16 @@ missing_for() {
       has_module jsonschema || echo python3-jsonschema
       missing_for deb
       ;;
-    maintainer) # proves that the Vulkan kernels are what their sources give, and that releases run in bare systems
+    maintainer) # proves that the Vulkan kernels are what their sources give, that releases run in bare systems, and replicas
       has_command cargo || echo cargo
+      has_command curl || echo curl
+      has_command haproxy || [ -x /usr/sbin/haproxy ] || echo haproxy
       missing_for dist
       missing_for bare-system
       ;;
     bare-system)
       has_command mmdebstrap || echo mmdebstrap
+      has_command buildah || echo buildah
       has_command openssl || echo openssl
       has_llvmpipe || echo mesa-vulkan-drivers
       ;;

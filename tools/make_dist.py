@@ -31,9 +31,10 @@ CERTIFICATES = pathlib.Path("/usr/share/ca-certificates/mozilla")  # of the pack
 LINKED_PACKAGES = ["libboost[0-9]*-dev", "libbsd-dev", "libcli11-dev", "libedit-dev", "libfmt-dev", "libmd-dev", "libncurses-dev",
                    "libssl-dev", "libstdc++-[0-9]*-dev", "zlib1g-dev"]
 
+IMAGE_USER = 65532  # not root; a volume mounted at /models gets this owner
 IMAGE_FILES = {
-    "etc/passwd": "root:x:0:0:root:/root:/usr/bin/false\n",
-    "etc/group": "root:x:0:\n",
+    "etc/passwd": f"root:x:0:0:root:/root:/usr/bin/false\nzinc:x:{IMAGE_USER}:{IMAGE_USER}:zinc:/home/zinc:/usr/bin/false\n",
+    "etc/group": f"root:x:0:\nzinc:x:{IMAGE_USER}:\n",
     "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
     # NVIDIA's container runtime then mounts the driver where Debian's glibc looks for it.
     "etc/debian_version": pathlib.Path("/etc/debian_version").read_text(),
@@ -43,7 +44,8 @@ IMAGE_CONFIG = {
     "Entrypoint": ["/usr/bin/zinc"],
     # The port can be reached only as far as whoever starts the container publishes it.
     "Cmd": ["serve", "--host", "0.0.0.0", "--force-public"],
-    "Env": ["PATH=/usr/bin", "HOME=/root", "XDG_CACHE_HOME=/models", "NVIDIA_VISIBLE_DEVICES=all",
+    "User": f"{IMAGE_USER}:{IMAGE_USER}",
+    "Env": ["PATH=/usr/bin", "HOME=/home/zinc", "XDG_CACHE_HOME=/models", "NVIDIA_VISIBLE_DEVICES=all",
             "NVIDIA_DRIVER_CAPABILITIES=compute,utility"],
     "ExposedPorts": {"8080/tcp": {}},
     "Volumes": {"/models": {}},
@@ -101,11 +103,15 @@ class Tar:
         entry.uname = entry.gname = "root"
         return entry
 
-    def folder(self, name, mode=0o755):
+    def folder(self, name, mode=0o755, owner=0):
         for path in [*reversed(pathlib.PurePosixPath(name).parents), name]:
             if str(path) != "." and str(path) not in self.folders:
                 self.folders.add(str(path))
-                self.archive.addfile(self.entry(str(path), tarfile.DIRTYPE, mode if path == name else 0o755))
+                entry = self.entry(str(path), tarfile.DIRTYPE, mode if path == name else 0o755)
+                if path == name and owner:
+                    entry.uid = entry.gid = owner
+                    entry.uname = entry.gname = ""
+                self.archive.addfile(entry)
 
     def file(self, name, contents, mode=0o644):
         self.folder(str(pathlib.PurePosixPath(name).parent))
@@ -185,8 +191,10 @@ def write_wheel(release, out):
 def system_layer(release):
     """glibc as installed on this machine for the processor, and the certificates that TLS needs."""
     tar = Tar(release.epoch)
-    for name in ["models", "proc", "root", "sys"]:
+    for name in ["home", "proc", "root", "sys"]:
         tar.folder(name)
+    for name in ["home/zinc", "models"]:
+        tar.folder(name, owner=IMAGE_USER)
     tar.folder("tmp", 0o1777)
     for name in ["usr/lib", "usr/lib64"]:
         tar.folder(name)

@@ -7,6 +7,7 @@ Makes the files from BUILD_FOLDER, for the processor it is built for: another on
 """
 import hashlib
 import http.server
+import io
 import json
 import os
 import pathlib
@@ -30,6 +31,7 @@ MODEL = ORACLE / "models/qwen3-q8_0.gguf"
 # Recorded greedy tokens up to a step where the two largest logits are closer than this. The CPU backend rounds the activations of
 # quantized models to 8 bits.
 LEAST_MARGIN = {MODEL.stem: 0.5, "qwen2-f16": 0.1}
+IMAGE_USER = 65532
 BUNDLE_OF_FEDORA = "etc/pki/tls/certs/ca-bundle.crt"
 
 
@@ -138,14 +140,40 @@ class Dist(unittest.TestCase):
         self.assertEqual(config["architecture"], DEBIAN_ARCHITECTURES[self.processor])
         root = self.roots / "image"
         root.mkdir()
+        owners = {}
         for descriptor, diff_id in zip(manifest["layers"], config["rootfs"]["diff_ids"], strict=True):
             layer = subprocess.run(["gzip", "-dc"], input=blob(descriptor), capture_output=True, check=True).stdout
             self.assertEqual(f"sha256:{hashlib.sha256(layer).hexdigest()}", diff_id)
             subprocess.run(["tar", "-x", "-C", root], input=layer, check=True)
+            with tarfile.open(fileobj=io.BytesIO(layer)) as archive:
+                owners |= {entry.name: (entry.uid, entry.gid) for entry in archive}
+        self.assertEqual(config["config"]["User"], f"{IMAGE_USER}:{IMAGE_USER}")
+        self.assertEqual([owners[name] for name in ["models", "home/zinc", "usr"]], [(IMAGE_USER, IMAGE_USER)] * 2 + [(0, 0)])
         certificates = (root / "etc/ssl/certs/ca-certificates.crt").read_text()
         self.assertEqual(certificates.count("BEGIN CERT"), len(list(pathlib.Path("/usr/share/ca-certificates/mozilla").glob("*.crt"))))
         system = BareSystem(root, self.processor)
         self.check_program(system, *config["config"]["Entrypoint"], *config["config"]["Entrypoint"], *config["config"]["Cmd"])
+
+    def test_dockerfile_builds_on_the_image(self):
+        """Both targets of deploy/Dockerfile, without a network; empty files stand for NVRTC's."""
+        if not self.is_native:
+            self.skipTest("the target cuda is for x86-64")
+        storage = self.roots / "storage"
+        buildah = ["buildah", "--root", storage, "--runroot", self.roots / "run", "--storage-driver", "vfs"]
+        run(*buildah, "pull", "-q", f"oci-archive:{only(self.dist, 'zinc-*-oci-*.tar')}")
+        libraries = self.roots / "nvrtc/nvidia/cu13/lib"
+        libraries.mkdir(parents=True)
+        names = ["libnvrtc.so.13", "libnvrtc-builtins.so.13.0"]
+        for name in names:
+            (libraries / name).write_text("")
+        for target, context in [("cpu", ROOT / "deploy"), ("cuda", self.roots / "nvrtc")]:
+            run(*buildah, "build", "--isolation", "chroot", "--format", "docker", "--target", target, "-t", target,
+                "-f", ROOT / "deploy/Dockerfile", context)
+            config = json.loads(run(*buildah, "inspect", "--type", "image", target))["Docker"]["config"]
+            self.assertEqual(config["User"], f"{IMAGE_USER}:{IMAGE_USER}")
+            self.assertEqual(config["Healthcheck"]["Test"], ["CMD", "/usr/bin/zinc", "ps"])
+            self.assertEqual(list(config["Volumes"]), ["/models"])
+        self.assertEqual(sorted(file.name for file in storage.rglob("usr/lib/x86_64-linux-gnu/libnvrtc*")), sorted(names))
 
     def test_same_build_gives_the_same_bytes(self):
         run(ROOT / "tools/make_dist.py", BUILD, self.roots / "again")
