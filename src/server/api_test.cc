@@ -139,7 +139,7 @@ TEST_F(ApiTest, prompt_is_truncated_at_the_front_only_if_wanted) {
 
 TEST_F(ApiTest, a_prediction_has_at_most_as_many_tokens_as_the_context) {
   json::object body = chat("SAY[[x]]");
-  for (const size_t n_bytes : {100, 4096, 200'000}) {
+  for (const size_t n_bytes : {size_t{100}, size_t{4096}, size_t{200'000}}) {
     body["prediction"] = {{"type", "content"}, {"content", std::string(n_bytes, 'x')}};
     ask_json("/v1/chat/completions", body);
     EXPECT_EQ(scripted_.engine().last_request().prediction.size(), std::min<size_t>(n_bytes, 4096));
