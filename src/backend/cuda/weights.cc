@@ -66,6 +66,11 @@ class Uploader final : public gpu::WeightUploader {
     const size_t n_staged_rows =
         std::max<size_t>(1, kStagingBytes / rows.row_bytes() / simt::kPanelRows) * simt::kPanelRows;
     if (Status s = staging_.reserve(std::max(kStagingBytes, n_staged_rows * rows.row_bytes())); !s.ok()) return s;
+    if (matrix.n_in % simt::kSegmentElems != 0 || matrix.n_out % simt::kPanelRows != 0) {  // padding stays zero
+      const size_t n_bytes = static_cast<size_t>(matrix.matrix_bytes) * static_cast<size_t>(matrix.n_experts);
+      const Code filled = device_.api().fill(to.address(), 0, n_bytes, device_.stream());
+      if (Status s = device_.check(filled, "clearing memory"); !s.ok()) return s;
+    }
     const size_t n_rows = static_cast<size_t>(matrix.n_out);
     for (size_t expert = 0; expert < static_cast<size_t>(matrix.n_experts); ++expert) {
       const DevicePointer panels = to.address() + expert * static_cast<size_t>(matrix.matrix_bytes);

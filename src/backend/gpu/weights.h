@@ -46,7 +46,8 @@ class WeightRows {
   Kind kind_;
 };
 
-// Packs weights and copies them to the device; both may still be under way when a call returns.
+// Packs weights and copies them to the device; both may still be under way when a call returns. Padding becomes zero,
+// whatever was in that memory (streamed weights share it).
 class WeightUploader {
  public:
   virtual ~WeightUploader() = default;
