@@ -95,6 +95,9 @@ disable colors; force colors even if standard output is not a terminal
 \fBZINC_API_KEY\fR
 API key of the server, as \fB\-\-api\-key\fR of \fBserve\fR, \fBbench serve\fR, \fBps\fR and \fBstop\fR
 .TP
+\fBZINC_REPLICA\fR
+name of a server among several, as \fB\-\-replica\fR of \fBserve\fR
+.TP
 \fBHF_TOKEN_PATH\fR, \fBPIP_CONFIG_FILE\fR, \fBPIP_FIND_LINKS\fR, \fBPIP_EXTRA_INDEX_URL\fR, \fBPIP_NO_INDEX\fR, \fBVIRTUAL_ENV\fR
 where Hugging Face's token and pip's settings are read from
 .TP
