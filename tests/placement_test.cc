@@ -1,9 +1,12 @@
-// Which layers run on which device: chosen, as the user wants, or refused with a setting that fits. Layouts only:
-// nothing is uploaded. llvmpipe stands for a GPU.
+// Which layers run on which device: chosen, as the user wants, or refused with a setting that fits. Layouts only, most
+// tests upload nothing. llvmpipe stands for a GPU.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "engine/engine_memory.h"
+#include "engine/model_fingerprint.h"
 #include "engine/placement.h"
 #include "tests/support/contains_all.h"
 #include "tests/support/serving.h"
@@ -104,6 +107,18 @@ TEST_F(PlacementTest, experts_are_streamed_to_gpus_with_memory_of_their_own_or_a
   EXPECT_EQ(streamed({.streamed_tokens = 16}), 16);
   EXPECT_EQ(streamed({.streamed_tokens = 64}), 0) << "no step has so many prompt tokens";
   EXPECT_EQ(streamed({.streamed_tokens = 0}), 0);
+}
+
+// Keys and values depend on the device that computed them, and where a prompt can be resumed on the copied chunks.
+TEST_F(PlacementTest, a_prefix_cache_is_saved_for_one_placement_of_the_experts) {
+  std::set<Sha256::Digest> fingerprints;
+  for (const auto& [n_layers, streamed_tokens] : {std::pair(1, 0), {2, 0}, {2, 16}, {2, 32}}) {
+    ModelInstance model =
+        std::move(open("tiny qwen35moe", kGpu, {.cpu_experts = n_layers, .streamed_tokens = streamed_tokens}).value());
+    ASSERT_TRUE(model.upload().ok());
+    EXPECT_TRUE(fingerprints.insert(fingerprint_of(model, "zinc").value()).second)
+        << n_layers << " layers, chunks of " << streamed_tokens;
+  }
 }
 
 TEST_F(PlacementTest, options_that_cannot_apply_are_errors) {

@@ -1,7 +1,7 @@
-// Which positions are processed as whole scan chunks follows from the prompt alone, whatever the steps, the prefix
-// cache, preemptions and drafts are (ADR 0042). The device is fake: it hashes what a hybrid model on a GPU depends on,
-// so that one token that was scanned otherwise changes the rest of the output. tests/batch_invariance_test.cc runs real
-// kernels.
+// Which positions are processed as whole scan chunks, or use experts copied for whole prompt chunks, follows from the
+// prompt alone, whatever the steps, the prefix cache, preemptions and drafts are (ADR 0042, 0054). The device is fake:
+// it hashes what a hybrid model on a GPU depends on, or a model without recurrent layers (rounds % 4), so that one
+// token that was processed otherwise changes the rest of the output. tests/batch_invariance_test.cc runs real kernels.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -16,7 +16,7 @@
 namespace zinc {
 namespace {
 
-constexpr int kScanChunk = 64;
+constexpr int kScanChunk = 64, kStreamedChunk = 192;
 
 uint64_t mix(uint64_t a, uint64_t b) {
   uint64_t x = (a ^ (b + 0x9E3779B97F4A7C15ull)) * 0xBF58476D1CE4E5B9ull;
@@ -26,19 +26,22 @@ uint64_t mix(uint64_t a, uint64_t b) {
 
 // The recurrent state of each slot, and one hash per position of a page.
 struct HashMemory : CacheMemory {
-  explicit HashMemory(const CacheSizes& sizes)
-      : states(static_cast<size_t>(sizes.n_slots)), pages(static_cast<size_t>(sizes.n_pages.at(0))) {}
+  HashMemory(const CacheSizes& sizes, bool has_recurrent_layers)
+      : has_states(has_recurrent_layers),
+        states(static_cast<size_t>(sizes.n_slots)),
+        pages(static_cast<size_t>(sizes.n_pages.at(0))) {}
   size_t device_bytes() const override { return 0; }
   void copy_page(int, PageId from, PageId to) override { pages.at(at(to)) = pages.at(at(from)); }
   void copy_state(int from, int to) override { states.at(at(to)) = states.at(at(from)); }
   size_t page_bytes(int) const override { return kPageTokens * sizeof(uint64_t); }
-  size_t state_bytes() const override { return sizeof(uint64_t); }
+  size_t state_bytes() const override { return has_states ? sizeof(uint64_t) : 0; }
   Status read_page(int, PageId, std::span<std::byte>) override { return ok_status(); }
   Status write_page(int, PageId, std::span<const std::byte>) override { return ok_status(); }
   Status read_state(int, std::span<std::byte>) override { return ok_status(); }
   Status write_state(int, std::span<const std::byte>) override { return ok_status(); }
 
   static size_t at(int32_t i) { return static_cast<size_t>(i); }
+  bool has_states;
   std::vector<uint64_t> states;
   std::vector<std::array<uint64_t, kPageTokens>> pages;
 };
@@ -49,8 +52,9 @@ struct HashBackend : Backend {
   Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const>, const ReleaseFilePages&) override {
     return fail(ErrorCode::unsupported, "no weights");
   }
-  Result<std::unique_ptr<CacheMemory>> allocate_cache(std::span<const LayerCache>, const CacheSizes& sizes) override {
-    auto made = std::make_unique<HashMemory>(sizes);
+  Result<std::unique_ptr<CacheMemory>> allocate_cache(std::span<const LayerCache> layers,
+                                                      const CacheSizes& sizes) override {
+    auto made = std::make_unique<HashMemory>(sizes, layers.size() > 1);
     memory = made.get();
     return std::unique_ptr<CacheMemory>(std::move(made));
   }
@@ -63,7 +67,9 @@ struct HashBackend : Backend {
 
 class HashPlan final : public Plan {
  public:
-  HashPlan(HashMemory& memory, size_t n_vocab, int& n_steps) : memory_(memory), n_vocab_(n_vocab), n_steps_(n_steps) {}
+  // streamed_chunk: of the rows whose experts another device computes.
+  HashPlan(HashMemory& memory, size_t n_vocab, int streamed_chunk, int& n_steps)
+      : memory_(memory), n_vocab_(n_vocab), streamed_chunk_(streamed_chunk), n_steps_(n_steps) {}
   size_t device_bytes() const override { return 0; }
   std::span<const float> value(Value) const override { return {}; }
 
@@ -74,12 +80,15 @@ class HashPlan final : public Plan {
     for (size_t s = 0; s < in.slots.size(); ++s) {
       const size_t first = at(in.seq_begin[s]), end = at(in.seq_begin[s + 1]);
       const int begin = in.positions[first], n = static_cast<int>(end - first);
+      const int streamed_end = begin % streamed_chunk_ == 0 ? begin + n - n % streamed_chunk_ : begin;
       uint64_t state = begin == 0 ? 0 : memory_.states.at(at(in.slots[s]));
       for (size_t row = first; row < end; ++row) {
         const int position = in.positions[row], chunk = position - position % kScanChunk;
         const bool is_scanned = chunk >= begin && chunk + kScanChunk <= begin + n;
         const TokenId token = in.tokens[row] == kFromDevice ? last_.at(in.slots[s]) : in.tokens[row];
-        state = mix(state, static_cast<uint64_t>(token) * 2 + is_scanned);
+        const bool is_streamed = position < streamed_end;
+        if (!memory_.has_states) state = static_cast<uint64_t>(position);
+        state = mix(state, static_cast<uint64_t>(token) * 4 + (is_scanned && memory_.has_states) * 2 + is_streamed);
         entry(in, s, position) = state;
         if (const int slot = in.state_slot(s, row); slot != kNoSlot) memory_.states.at(at(slot)) = state;
         if (next_output == in.output_rows.size() || at(in.output_rows[next_output]) != row) continue;
@@ -121,6 +130,7 @@ class HashPlan final : public Plan {
 
   HashMemory& memory_;
   size_t n_vocab_;
+  int streamed_chunk_;
   int& n_steps_;
   std::map<int32_t, TokenId> last_;
   std::deque<Output> in_flight_;
@@ -129,7 +139,8 @@ class HashPlan final : public Plan {
 
 struct LoopSetup {
   int n_pages = 200, n_slots = 32, n_sequences = 1, step_tokens = 512;
-  bool can_sample_on_device = true;
+  int prompt_chunk = kScanChunk;  // kStreamedChunk: experts in host memory are copied for whole chunks of so many
+  bool has_states = true, can_sample_on_device = true;
   std::vector<std::vector<TokenId>> drafts = {};  // known sequences; empty: no drafts
 };
 
@@ -142,10 +153,11 @@ class ScanChunksTest : public testing::Test {
       const CacheSizes sizes{.n_pages = {setup.n_pages}, .n_slots = setup.n_slots};
       auto cache = std::move(
           KvCache::create(
-              backend_, kLayers,
+              backend_, std::span(kLayers).first(setup.has_states ? 2 : 1),
               {.sizes = sizes, .max_chunk_tokens = setup.step_tokens, .n_draft_slots = setup.drafts.empty() ? 0 : 16})
               .value());
-      auto plan = std::make_unique<HashPlan>(*backend_.memory, static_cast<size_t>(tokenizer_.n_vocab()), n_steps);
+      auto plan = std::make_unique<HashPlan>(*backend_.memory, static_cast<size_t>(tokenizer_.n_vocab()),
+                                             setup.prompt_chunk, n_steps);
       std::unique_ptr<Speculation> speculation;
       if (!setup.drafts.empty()) {
         auto drafts = std::make_shared<ForcedDrafts>(
@@ -157,10 +169,12 @@ class ScanChunksTest : public testing::Test {
       loop_ = std::make_unique<EngineLoop>(
           queue_, std::move(cache), std::move(plan),
           LoopOptions{.max_sequences = setup.n_sequences,
-                      .checkpoint_interval = 128,
+                      .checkpoint_interval = 2 * setup.prompt_chunk,
                       .n_vocab = tokenizer_.n_vocab(),
                       .can_sample_on_device = setup.can_sample_on_device,
-                      .scheduler = {.step_tokens = setup.step_tokens, .scan_chunk_tokens = kScanChunk}},
+                      .scheduler = {.step_tokens = setup.step_tokens,
+                                    .scan_chunk_tokens = setup.prompt_chunk,
+                                    .tail_chunk_tokens = setup.has_states ? kScanChunk : 0}},
           std::move(speculation));
     }
     std::shared_ptr<RecordingSink> submit(Request request) {
@@ -193,8 +207,8 @@ class ScanChunksTest : public testing::Test {
     made.options.n_top_logprobs = -1;
     return made;
   }
-  std::shared_ptr<RecordingSink> alone(const Request& request) const {
-    Loop loop(*this, {});
+  std::shared_ptr<RecordingSink> alone(const Request& request, const LoopSetup& setup = {}) const {
+    Loop loop(*this, {.prompt_chunk = setup.prompt_chunk, .has_states = setup.has_states});
     const std::shared_ptr<RecordingSink> output = loop.submit(request);
     loop.run();
     EXPECT_EQ(output->n_ends, 1);
@@ -244,6 +258,7 @@ TEST_F(ScanChunksTest, random_requests_have_the_output_of_a_single_sequence) {
   const auto below = [&](uint32_t n) { return static_cast<uint32_t>(random()) % n; };
   uint64_t n_preempted = 0, n_cached = 0, n_accepted = 0;
   for (int round = 0; round < 100; ++round) {
+    LoopSetup setup{.prompt_chunk = round % 3 == 0 ? kStreamedChunk : kScanChunk, .has_states = round % 4 != 0};
     std::vector<Request> requests;
     std::vector<std::shared_ptr<RecordingSink>> expected;
     for (uint32_t i = 0; i < 10; ++i) {
@@ -263,13 +278,13 @@ TEST_F(ScanChunksTest, random_requests_have_the_output_of_a_single_sequence) {
       made.client = fmt::format("client {}", below(3));
       if (below(8) == 0) made.options.n_prompt_logprobs = 0;
       if (below(4) == 0) made.options.stop_tokens = tokens(5, below(1000));  // ends with a step in flight
-      expected.push_back(alone(made));
+      expected.push_back(alone(made, setup));
       requests.push_back(std::move(made));
     }
-    LoopSetup setup{.n_pages = 22 + static_cast<int>(below(20)),
-                    .n_sequences = 1 + static_cast<int>(below(5)),
-                    .step_tokens = kScanChunk + static_cast<int>(below(200)),
-                    .can_sample_on_device = below(2) == 0};
+    setup.n_pages = 22 + static_cast<int>(below(20));
+    setup.n_sequences = 1 + static_cast<int>(below(5));
+    setup.step_tokens = setup.prompt_chunk + static_cast<int>(below(200));
+    setup.can_sample_on_device = below(2) == 0;
     for (size_t i = 0; i < requests.size() && round % 2 == 0; ++i) {
       setup.drafts.push_back(with_output(requests[i].prompt, *expected[i], 250));
     }

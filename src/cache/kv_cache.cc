@@ -111,10 +111,22 @@ void KvCache::attach(const PrefixMatch& match, SequenceCache& sequence) {
   }
 }
 
+// Sequences without windows and states can resume at any position.
+PrefixMatch KvCache::find_aligned(CacheNamespace cache_namespace, std::span<const TokenId> prompt, int limit,
+                                  int alignment) {
+  PrefixMatch match = prefix_cache_->find(cache_namespace, prompt, limit);
+  const CacheMiss miss = match.miss;
+  while (match.n_usable % alignment != 0) {
+    match = prefix_cache_->find(cache_namespace, prompt, match.n_usable - match.n_usable % alignment);
+  }
+  match.miss = miss;
+  return match;
+}
+
 std::optional<Admission> KvCache::admit(std::span<const TokenId> prompt, int max_cached, CacheNamespace cache_namespace,
-                                        int watermark) {
+                                        int watermark, int alignment) {
   const int n_prompt = static_cast<int>(prompt.size());
-  const PrefixMatch match = prefix_cache_->find(cache_namespace, prompt, max_cached);
+  const PrefixMatch match = find_aligned(cache_namespace, prompt, max_cached, alignment);
   if (!fits(match, n_prompt, watermark)) return std::nullopt;
   Admission admission{.sequence = {}, .n_common = match.n_common, .miss = match.miss};
   SequenceCache& sequence = admission.sequence;

@@ -49,11 +49,13 @@ class KvCache {
   static Result<std::unique_ptr<KvCache>> create(Backend& backend, std::span<const LayerCache> layers,
                                                  const KvCacheOptions& options);
 
-  // A sequence that starts with `prompt`; up to max_cached tokens of it are attached from the prefix cache, within the
-  // namespace. nullopt: does not fit now; running sequences hold so many pages that less than `watermark` of a group
-  // would be left. An empty cache admits any prompt with watermark 0. REQUIRES: a free slot.
+  // A sequence that starts with `prompt`; up to max_cached tokens of it, a multiple of `alignment`, are attached from
+  // the prefix cache, within the namespace. nullopt: does not fit now; running sequences hold so many pages that less
+  // than `watermark` of a group would be left. An empty cache admits any prompt with watermark 0. REQUIRES: a free
+  // slot.
   std::optional<Admission> admit(std::span<const TokenId> prompt, int max_cached,
-                                 CacheNamespace cache_namespace = kSharedNamespace, int watermark = 0);
+                                 CacheNamespace cache_namespace = kSharedNamespace, int watermark = 0,
+                                 int alignment = 1);
 
   // Before a step that feeds positions begin .. end-1; those before `begin` are fed, or in flight in steps that run
   // before it. Releases pages behind windows, evicts and allocates pages. false: they have run out; the sequence holds
@@ -102,6 +104,7 @@ class KvCache {
   int n_unpinned_slots() const;
   bool fits(const PrefixMatch& match, int n_prompt, int watermark) const;
   void release_behind_window(size_t group, SequenceCache& sequence, int begin);
+  PrefixMatch find_aligned(CacheNamespace cache_namespace, std::span<const TokenId> prompt, int limit, int alignment);
   PageId allocate_page(size_t group);
   int allocate_slot();
   void attach(const PrefixMatch& match, SequenceCache& sequence);

@@ -163,7 +163,8 @@ Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, EngineOption
                          .scheduler = {.step_tokens = options.step_tokens,
                                        .max_outputs = bucket.max_outputs,
                                        .max_decode_slowdown = options.max_decode_slowdown,
-                                       .scan_chunk_tokens = scan_chunk_tokens},
+                                       .scan_chunk_tokens = scan_chunk_tokens,
+                                       .tail_chunk_tokens = instance.tail_chunk_tokens(options.step_tokens)},
                          .trace = options.trace.trace ? std::make_shared<EngineTrace>(options.trace, graph) : nullptr};
   ZINC_TRY(drafter, make_drafter(instance, std::move(draft_model), *cache, memory, options));
   if (options.speculation.replace_drafter) drafter = options.speculation.replace_drafter(std::move(drafter));

@@ -63,8 +63,10 @@ EngineLoop::EngineLoop(SubmissionQueue& submission_queue, std::unique_ptr<KvCach
       options_(options),
       cache_(std::move(cache)),
       plan_(std::move(plan)),
-      needs_checkpoints_(cache_->has_states() || std::ranges::any_of(cache_->windows(), [](int w) { return w > 0; })),
+      needs_checkpoints_(cache_->has_states() || options.scheduler.scan_chunk_tokens > 1 ||
+                         std::ranges::any_of(cache_->windows(), [](int w) { return w > 0; })),
       scan_chunk_(options.scheduler.scan_chunk_tokens),
+      tail_chunk_(options.scheduler.tail_chunk()),
       scheduler_(limits_of(options)),
       current_(cache_->windows().size()),
       next_(cache_->windows().size()),
@@ -163,9 +165,11 @@ int EngineLoop::scan_chunks_end(const RequestState& request) const {
 PromptSplit EngineLoop::split_prompt(const RequestState& request) const {
   PromptSplit split{.chunk_ends = request.checkpoints};
   if (scan_chunk_ == 1) return split;
+  const bool has_scores = request.output.n_prompt_logprobs() >= 0;
   split.aligned_end = request.scan_chunks_end;
-  for (int at = split.aligned_end; at + scan_chunk_ <= request.prefill_size; at += scan_chunk_) {
-    split.chunk_ends.push_back(at + scan_chunk_ / 2);
+  split.tail_end = has_scores ? 0 : request.prompt_size - request.prompt_size % tail_chunk_;
+  for (int at = split.tail_end; at + tail_chunk_ <= request.prefill_size; at += tail_chunk_) {
+    split.chunk_ends.push_back(at + tail_chunk_ / 2);
   }
   return split;
 }
@@ -182,7 +186,7 @@ bool EngineLoop::admit(RequestState& request) {
   // Another prompt may contain the output of a resumed request, in scan chunks.
   const int n_reusable = scan_chunk_ > 1 ? request.scan_chunks_end : n_tokens;
   std::optional<Admission> admission = cache_->admit(tokens, needs_all ? 0 : std::min(n_tokens - 1, n_reusable),
-                                                     request.request.cache_namespace, watermark);
+                                                     request.request.cache_namespace, watermark, scan_chunk_);
   if (!admission) {
     request.admission_failed_at = cache_->version();
     return false;

@@ -127,8 +127,9 @@ class EngineLoop {
   LoopOptions options_;
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<Plan> plan_;
-  bool needs_checkpoints_;  // some layers cannot resume at any position
+  bool needs_checkpoints_;  // some layers cannot resume at any position, or prompts have scan chunks
   int scan_chunk_;          // SchedulerLimits::scan_chunk_tokens
+  int tail_chunk_;          // SchedulerLimits::tail_chunk_tokens
   Scheduler scheduler_;
   InFlightStep current_, next_;  // the step to wait for, and the one after it (or the last finished one)
   Clock::time_point last_done_;

@@ -1,5 +1,7 @@
 #include "engine/model_fingerprint.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "base/mapped_file.h"
@@ -50,6 +52,9 @@ Result<Sha256::Digest> fingerprint_of(const ModelInstance& model, std::string_vi
     for (const ModelDevice& device : model.devices()) {
       add(hash, fmt::format("{} {} {}", without_threads(device.device.name), device.first_layer, device.n_layers));
     }
+    const split::Stages& stages = model.stages();
+    add(hash, fmt::format("{} {}", fmt::join(stages.cuts, " "), fmt::join(stages.devices, " ")));
+    add(hash, fmt::format("{}", model.weights().prompt_chunk_tokens()));
   }
   add(hash, model.kv_format().name);
   if (Status s = add_shards(model.file(), hash); !s.ok()) return s.error();

@@ -11,7 +11,8 @@ namespace zinc {
 // Reads a few megabytes per shard, not all of it.
 Result<Sha256::Digest> fingerprint_of(const GgufFile& file);
 
-// Hashes the program version (its arithmetic may change), the model file as above, the backend and the KV cache format.
+// Hashes the program version (its arithmetic may change), the model file as above, the backend, the KV cache format,
+// and which device computes what. REQUIRES: the model is uploaded.
 Result<Sha256::Digest> fingerprint_of(const ModelInstance& model, std::string_view program);
 
 }  // namespace zinc

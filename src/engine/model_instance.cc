@@ -18,7 +18,16 @@ Status ModelInstance::read(const std::filesystem::path& path, Draft draft) {
 
 int ModelInstance::scan_chunk_tokens(int step_tokens) const {
   const int streamed = weights_->prompt_chunk_tokens();
-  if (streamed > 1 && streamed <= step_tokens) return streamed;
+  return streamed > 1 && streamed <= step_tokens ? streamed : recurrent_chunk_tokens(step_tokens);
+}
+
+int ModelInstance::tail_chunk_tokens(int step_tokens) const {
+  const int scanned = recurrent_chunk_tokens(step_tokens);
+  return scanned > 1 ? scanned : scan_chunk_tokens(step_tokens);
+}
+
+// Of the recurrent scan.
+int ModelInstance::recurrent_chunk_tokens(int step_tokens) const {
   const int scanned = zinc::state_bytes(model_->caches) > 0 ? backend_info_->scan_chunk_tokens : 1;
   return scanned <= step_tokens ? scanned : 1;  // smaller steps have no whole scan chunk
 }

@@ -112,6 +112,9 @@ class ModelInstance {
   // recurrent layers, or the chunks for which experts are copied to a GPU. 1: the model has neither. REQUIRES:
   // uploaded.
   int scan_chunk_tokens(int step_tokens) const;
+  // The same for the tokens of a prompt behind its last whole one of those chunks, which may have scan chunks that are
+  // shorter.
+  int tail_chunk_tokens(int step_tokens) const;
   bool is_uploaded() const { return weights_ != nullptr; }
   DeviceWeights& weights() const { return *weights_; }  // REQUIRES: uploaded
   const ModelLayout& layout() const { return layout_; }
@@ -130,6 +133,7 @@ class ModelInstance {
   Status use(std::vector<ModelDevice> devices, split::Stages stages);
   Status lay_out();
   Status check_weights() const;
+  int recurrent_chunk_tokens(int step_tokens) const;
   std::vector<const Graph*> graphs() const;
   void release_file_pages() const;
   std::unique_ptr<GgufFile> file_, mtp_file_;  // pointers, because graphs and plans refer to them across moves

@@ -185,25 +185,29 @@ void Scheduler::limit_outputs(std::span<Chunk> chunks) const {
   }
 }
 
+int Scheduler::alignment_at(const Running& request, int position) const {
+  if (position < request.split.aligned_end) return limits_.scan_chunk_tokens;
+  return position < request.split.tail_end ? limits_.tail_chunk() : 1;
+}
+
 // Cuts chunks to whole scan chunks; what one does not use goes to the next ones. If none has a whole scan chunk, the
 // client with the least service gets one: at most scan_chunk_tokens more than were granted.
 void Scheduler::align_chunks(std::span<Chunk> chunks) const {
-  const int alignment = limits_.scan_chunk_tokens;
   int n_unused = 0, n_total = 0;
   for (Chunk& chunk : chunks) {
     const Running& request = *chunk.request;
     const int n_granted = chunk.n_tokens + n_unused;
     chunk.n_tokens = std::min(n_granted, request.n_until_chunk_end());
-    if (const int end = request.n_fed + chunk.n_tokens; end < request.split.aligned_end) {
-      chunk.n_tokens = end - end % alignment - request.n_fed;
-    }
+    const int end = request.n_fed + chunk.n_tokens;
+    chunk.n_tokens -= end % alignment_at(request, end);
     n_unused = n_granted - chunk.n_tokens;
     n_total += chunk.n_tokens;
   }
   if (n_total > 0 || n_unused == 0) return;
   Chunk& next = *std::ranges::min_element(
       chunks, {}, [&](const Chunk& chunk) { return clients_.at(chunk.request->client).service; });
-  next.n_tokens = std::min(alignment, next.request->n_until_chunk_end());
+  const int n_least = std::max(alignment_at(*next.request, next.request->n_fed), limits_.tail_chunk());
+  next.n_tokens = std::min(n_least, next.request->n_until_chunk_end());
 }
 
 std::span<const ScheduledSequence> Scheduler::schedule_step() {

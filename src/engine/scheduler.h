@@ -23,6 +23,9 @@ struct SchedulerLimits {
   int max_outputs = 1 << 20;         // output rows per step, at most; at least one per running request
   double max_decode_slowdown = 1.8;  // see PrefillBudget
   int scan_chunk_tokens = 1;         // see PromptSplit; at most step_tokens
+  int tail_chunk_tokens = 0;         // see PromptSplit; divides scan_chunk_tokens; 0: as many
+
+  int tail_chunk() const { return tail_chunk_tokens > 0 ? tail_chunk_tokens : scan_chunk_tokens; }
 };
 
 // How a prompt is split into prefill chunks. Where the recurrent scan processes whole scan chunks differently from
@@ -32,6 +35,8 @@ struct PromptSplit {
   // A chunk that begins before it ends at a multiple of SchedulerLimits::scan_chunk_tokens, or behind it. A multiple of
   // that itself.
   int aligned_end = 0;
+  // The same with tail_chunk_tokens, behind aligned_end.
+  int tail_end = 0;
 };
 
 // One sequence's tokens in a step: a prefill chunk, or its last token and a draft after it.
@@ -112,6 +117,7 @@ class Scheduler {
   void fill_chunks(std::span<Chunk> chunks, int n_decode) const;
   static int split_among_clients(std::span<Chunk> chunks, PromptLength length, int n_tokens);
   void limit_outputs(std::span<Chunk> chunks) const;
+  int alignment_at(const Running& request, int position) const;
   void align_chunks(std::span<Chunk> chunks) const;
   void update_overtaken(RequestId by);
   void erase_if_idle(const std::string& client);

@@ -507,6 +507,24 @@ TEST(Scheduler, chunks_end_at_whole_scan_chunks_before_the_aligned_end) {
   EXPECT_EQ(step(scheduler), (std::vector<Chunk>{{4, 96, 64}}));
 }
 
+// Experts are copied for chunks of 256 tokens, and the rest of a prompt has scan chunks of 64.
+TEST(Scheduler, chunks_end_at_whole_scan_chunks_behind_the_last_prompt_chunk) {
+  Scheduler scheduler({.step_tokens = 400, .scan_chunk_tokens = 256, .tail_chunk_tokens = 64});
+  const auto add_aligned = [&](RequestId id, int n_prompt) {
+    scheduler.enqueue(id, fmt::format("client {}", id));
+    scheduler.admit(id, n_prompt, 0, {.aligned_end = n_prompt - n_prompt % 256, .tail_end = n_prompt - n_prompt % 64});
+  };
+  add_aligned(1, 500);
+  EXPECT_EQ(step(scheduler), (std::vector<Chunk>{{1, 0, 384}}));
+  EXPECT_EQ(step(scheduler), (std::vector<Chunk>{{1, 384, 116}}));
+  scheduler.remove(1);
+  add_aligned(2, 200);
+  add_aligned(3, 500);
+  EXPECT_EQ(step(scheduler), (std::vector<Chunk>{{2, 0, 200}})) << "half a step has no chunk of 256 tokens";
+  scheduler.remove(2);
+  EXPECT_EQ(step(scheduler), (std::vector<Chunk>{{3, 0, 384}}));
+}
+
 // Five clients have 20 tokens each: none of them a scan chunk.
 TEST(Scheduler, one_prompt_gets_a_whole_scan_chunk_if_none_was_granted_one) {
   Scheduler scheduler({.step_tokens = 100, .scan_chunk_tokens = 64});

@@ -86,6 +86,7 @@ Result<std::unique_ptr<Weights>> Weights::stream(std::span<const Graph* const> g
   }
   weights->streamer_ = std::move(uploader);
   weights->streaming_device_ = &device;
+  if (Status s = device.wait_all(); !s.ok()) return s.error();  // allocate() may have queued a fill of the buffer
   return weights;
 }
 
