@@ -307,6 +307,12 @@ TEST(SpeculationDrafters, a_request_may_turn_drafts_off_but_not_ask_for_a_drafte
   const Result<RequestId> rejected = engine->submit(request);
   ASSERT_FALSE(rejected.ok());
   EXPECT_EQ(rejected.error().code, ErrorCode::invalid_input);
+  options.speculation.mode = SpeculationMode::off;
+  const std::unique_ptr<Engine> without = make_engine({.name = "qwen3-q8_0"}, options);
+  request.speculation = SpeculationMode::ngram;
+  EXPECT_FALSE(without->submit(request).ok());
+  request.speculation = SpeculationMode::off;
+  EXPECT_TRUE(without->submit(request).ok());
 }
 
 TEST(SpeculationDrafters, a_drafter_that_fails_is_dropped_and_outputs_go_on) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "base/sanitize_for_terminal.h"
@@ -79,7 +80,11 @@ Status set_sampling_keys(const fs::path& folder, GgufHeader& header) {
   struct Key {
     const char *source, *name;
   };
-  if (config.has("top_k")) header.set("general.sampling.top_k", static_cast<int32_t>(config.count_or("top_k", 0)));
+  constexpr double kMaxTopK = std::numeric_limits<int32_t>::max();
+  if (config.has("top_k")) {  // negative: all tokens, as 0
+    const double top_k = std::max(0.0, config.real_or("top_k", 0));
+    header.set("general.sampling.top_k", static_cast<int32_t>(std::min(top_k, kMaxTopK)));
+  }
   for (const Key& key : {Key{"top_p", "top_p"}, Key{"min_p", "min_p"}, Key{"temperature", "temp"},
                          Key{"repetition_penalty", "penalty_repeat"}}) {
     if (!config.has(key.source)) continue;

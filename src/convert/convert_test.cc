@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "base/json.h"
@@ -145,6 +146,18 @@ TEST(Convert, unknown_pretokenizer_can_be_named) {
   replace_in(copy / "tokenizer.json", "\"Regex\": \"", "\"Regex\": \"x|");
   EXPECT_TRUE(contains_all(error_of(copy), {"pre-tokenizer", "--pre"})) << error_of(copy);
   EXPECT_EQ(error_of(copy, {.format = nullptr, .pretokenizer = "qwen2"}), "");
+}
+
+TEST(Convert, a_negative_top_k_means_all_tokens) {
+  const TestFolder folder;
+  const fs::path copy = copy_of("qwen2", folder);
+  std::ofstream(copy / "generation_config.json") << R"({"top_k": -1, "temperature": 0.7})";
+  const auto conversion = plan_conversion(copy, {});
+  ASSERT_TRUE(conversion.ok()) << conversion.error().message;
+  ASSERT_TRUE(write_gguf(conversion.value(), folder / "out.gguf", {}).ok());
+  const auto file = GgufFile::open(folder / "out.gguf");
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  EXPECT_EQ(file.value().get<int64_t>("general.sampling.top_k").value(), 0);
 }
 
 TEST(Convert, larger_vocabulary_than_the_embedding_is_an_error) {

@@ -155,7 +155,7 @@ void add_attention(ModelMapping& m, const std::string& to, const std::string& fr
   const auto project = [&](std::string_view name, std::string_view source, int64_t n_heads, bool rotated) {
     for (const std::string_view part : {".weight", ".bias"}) {
       TensorOptions how;
-      if (rotated && options.interleaved_rope) how.rows = interleaved_rope_rows(n_heads, c.head_dim);
+      if (rotated && options.interleaved_rope && !m.has_failed()) how.rows = interleaved_rope_rows(n_heads, c.head_dim);
       const std::string source_name = fmt::format("{}self_attn.{}{}", from, source, part);
       const std::string output_name = fmt::format("{}{}{}", to, name, part);
       if (part == ".weight") m.add(output_name, source_name, std::move(how));

@@ -53,6 +53,7 @@ class ModelMapping {
   void ignore(std::string_view source);  // if present
 
   void fail_with(Error error);  // keeps the first error
+  bool has_failed() const { return !status_.ok(); }
   template <class... Args>
   void unsupported(fmt::format_string<Args...> text, Args&&... args) {
     fail_with(fail(ErrorCode::unsupported, "{}: {}", config_.name(), fmt::format(text, std::forward<Args>(args)...)));

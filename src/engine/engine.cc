@@ -198,7 +198,9 @@ Result<RequestId> Engine::submit(Request request) {
     return fail(ErrorCode::invalid_input, "the predicted output has a token outside the vocabulary");
   }
   const SpeculationMode mode = request.speculation.value_or(SpeculationMode::automatic);
-  if ((mode == SpeculationMode::mtp || mode == SpeculationMode::draft) && mode != limits_.speculation) {
+  const bool needs_drafter = mode == SpeculationMode::mtp || mode == SpeculationMode::draft;
+  const bool is_off = mode == SpeculationMode::ngram && limits_.speculation == SpeculationMode::off;
+  if ((needs_drafter && mode != limits_.speculation) || is_off) {
     return fail(ErrorCode::invalid_input,
                 "speculative decoding with '{}' is not available: the model was loaded with '{}'",
                 speculation_mode_name(mode), speculation_mode_name(limits_.speculation));

@@ -70,7 +70,7 @@ export interface ChatCompletionsRequest {
   truncate_prompt_tokens?: number;
   /** Cached prefixes are shared only between requests with the same salt. */
   cache_salt?: string;
-  /** Speculative decoding of this request: auto, off, ngram, mtp or draft. Default: the server's. The output does not depend on it. */
+  /** Speculative decoding of this request: auto, off, ngram, mtp or draft. Default: the server's. A server with another drafter refuses mtp and draft, one with --speculate off also ngram. The output does not depend on it. */
   speculate?: string;
   /** Alias of max_tokens. */
   n_predict?: number;
