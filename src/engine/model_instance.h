@@ -29,7 +29,7 @@ struct PlacementOptions {
   int cpu_experts = 0;             // layers on GPUs, the first ones, whose routed experts the CPU runs
   std::vector<double> split = {};  // layers of each device as ratios, in the order of LoadOptions::backend
   SplitMode split_mode = SplitMode::automatic;
-  size_t gpu_memory = 0;           // bytes of each GPU, at most; 0: all that is free
+  size_t gpu_memory = 0;  // bytes of each GPU, at most; 0: all that is free
   // split::Stages::streamed_tokens, a multiple of the scan chunk; none: kStreamedTokens if that is faster.
   std::optional<int> streamed_tokens = {};
   static constexpr int kStreamedTokens = 512;
@@ -124,8 +124,8 @@ class ModelInstance {
   std::span<const ModelDevice> devices() const { return devices_; }  // several: the model is split over them
   bool is_placed_automatically() const { return is_placed_automatically_; }
   MemoryLimits memory_limits() const;
-  size_t memory_limit() const { return memory_limits()[0]; }  // of the first device
-  const split::Stages& stages() const { return stages_; }  // of whole layers and experts
+  size_t memory_limit() const { return memory_limits()[0]; }    // of the first device
+  const split::Stages& stages() const { return stages_; }       // of whole layers and experts
   const ShardedGraph* shards() const { return shards_.get(); }  // nullptr: layers are not divided over the devices
   // Why several GPUs got whole layers or parts of them: lines of text; empty: the user said which.
   const std::string& split_reason() const { return split_reason_; }

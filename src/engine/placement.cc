@@ -342,12 +342,14 @@ Status Placer::choose_layers() {
 Status Placer::check_tensor_parallel() const {
   const PlacementOptions& wanted = options_.placement;
   if (devices_.size() < 2) {
-    return fail(ErrorCode::invalid_input,
-                "--split tensor divides every layer over at least 2 devices; list them, such as --device cuda:0,cuda:1");
+    return fail(
+        ErrorCode::invalid_input,
+        "--split tensor divides every layer over at least 2 devices; list them, such as --device cuda:0,cuda:1");
   }
   if (devices_.size() > kMaxShards) {
-    return fail(ErrorCode::invalid_input, "--split tensor divides every layer over at most {} devices, but --device "
-                                          "lists {}",
+    return fail(ErrorCode::invalid_input,
+                "--split tensor divides every layer over at most {} devices, but --device "
+                "lists {}",
                 kMaxShards, devices_.size());
   }
   if (wanted.gpu_layers > 0 || wanted.cpu_experts > 0) {
@@ -357,10 +359,11 @@ Status Placer::check_tensor_parallel() const {
   for (const ModelDevice& device : devices_) {
     const ModelDevice& first = devices_[0];
     if (device.is_gpu() == first.is_gpu() && (!device.is_gpu() || device.info == first.info)) continue;
-    return fail(ErrorCode::invalid_input,
-                "--split tensor needs devices of one kind, because the slowest computes as much as the others: {} and {} "
-                "differ; use --split layers",
-                first.name, device.name);
+    return fail(
+        ErrorCode::invalid_input,
+        "--split tensor needs devices of one kind, because the slowest computes as much as the others: {} and {} "
+        "differ; use --split layers",
+        first.name, device.name);
   }
   return ok_status();
 }
@@ -376,7 +379,8 @@ Status Placer::use_tensor_parallel() {
 // Only for what generates: measuring takes a second.
 bool Placer::may_be_tensor_parallel() const {
   return options_.placement.split_mode == SplitMode::automatic && options_.engine && check_tensor_parallel().ok() &&
-         std::ranges::all_of(devices_, [](const ModelDevice& d) { return d.is_gpu() && d.device.has_dedicated_memory; });
+         std::ranges::all_of(devices_,
+                             [](const ModelDevice& d) { return d.is_gpu() && d.device.has_dedicated_memory; });
 }
 
 // If it is, the model is laid out so. Whatever stands against it becomes the reason for whole layers.
@@ -452,7 +456,8 @@ std::string tensor_text(const ModelInstance& model) {
   std::string text;
   if (!model.split_reason().empty()) text = fmt::format("split: {}\n", model.split_reason());
   if (!model.shards()) return text;
-  if (text.empty()) text = fmt::format("split: tensor parallel, with {} sums per step\n", model.shards()->stages.size() - 1);
+  if (text.empty())
+    text = fmt::format("split: tensor parallel, with {} sums per step\n", model.shards()->stages.size() - 1);
   for (const std::string& note : model.shards()->layout.notes()) text += fmt::format("not divided evenly: {}\n", note);
   return text;
 }

@@ -25,8 +25,8 @@ double bytes_per_token(const ShardedGraph& shards, size_t device) {
   return n;
 }
 
-SplitTimes estimate_split_times(const Graph& graph, const ShardedGraph& shards, std::span<const double> read_bytes_per_s,
-                                double sum_s) {
+SplitTimes estimate_split_times(const Graph& graph, const ShardedGraph& shards,
+                                std::span<const double> read_bytes_per_s, double sum_s) {
   const double n_devices = static_cast<double>(read_bytes_per_s.size());
   const double n_bytes = cost_graph(graph, kOneToken, {}).total.weight_and_cache_bytes();
   SplitTimes times{.sum_s = sum_s, .n_sums = static_cast<int>(shards.stages.size()) - 1};

@@ -20,8 +20,8 @@ struct SplitTimes {
 };
 
 // `read_bytes_per_s`: of each device. REQUIRES: all rates are positive.
-SplitTimes estimate_split_times(const Graph& graph, const ShardedGraph& shards, std::span<const double> read_bytes_per_s,
-                                double sum_s);
+SplitTimes estimate_split_times(const Graph& graph, const ShardedGraph& shards,
+                                std::span<const double> read_bytes_per_s, double sum_s);
 // Bytes of weights and cache that a device reads for a token.
 double bytes_per_token(const ShardedGraph& shards, size_t device);
 

@@ -26,8 +26,8 @@ int64_t IndexRanges::size() const {
 
 bool IndexRanges::contains(const IndexRanges& other) const {
   return std::ranges::all_of(other.ranges_, [&](const IndexRange& range) {
-    return std::ranges::any_of(
-        ranges_, [&](const IndexRange& own) { return own.begin <= range.begin && range.end <= own.end; });
+    return std::ranges::any_of(ranges_,
+                               [&](const IndexRange& own) { return own.begin <= range.begin && range.end <= own.end; });
   });
 }
 

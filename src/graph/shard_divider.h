@@ -18,7 +18,7 @@ class ShardDivider {
  private:
   // What lies between a matmul and the matmuls that its input is computed from.
   struct Chain {
-    size_t matmul = 0;             // node
+    size_t matmul = 0;               // node
     int attention = -1, delta = -1;  // node, -1: none
   };
   // Nodes that read and write one attention cache. Its heads are divided in the same way for all of them.

@@ -1,6 +1,6 @@
-// Divides a graph over devices for tensor parallelism (docs/adr/0058): each gets a Graph per stage, with its part of the
-// weights and caches. The devices run a stage at the same time. Between stages, partial sums are added up in the order
-// of the devices.
+// Divides a graph over devices for tensor parallelism (docs/adr/0058): each gets a Graph per stage, with its part of
+// the weights and caches. The devices run a stage at the same time. Between stages, partial sums are added up in the
+// order of the devices.
 #pragma once
 
 #include <memory>
@@ -32,9 +32,9 @@ struct GraphShard {
 
 struct ShardedGraph {
   ShardLayout layout;
-  std::vector<std::vector<GraphShard>> stages;   // [stage][device]; the last one is of the last device only
-  std::vector<std::vector<LayerCache>> caches;   // [device][layer]: with the device's heads and channels
-  std::vector<WeightSlices> weights;             // of each device
+  std::vector<std::vector<GraphShard>> stages;  // [stage][device]; the last one is of the last device only
+  std::vector<std::vector<LayerCache>> caches;  // [device][layer]: with the device's heads and channels
+  std::vector<WeightSlices> weights;            // of each device
 
   // The devices that have a partial sum of the value, in the order in which these are added.
   std::vector<size_t> summed(Value v) const;

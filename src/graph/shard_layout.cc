@@ -108,7 +108,8 @@ void ShardLayout::cut_before(size_t cut) {
     for (size_t k = 0; k < nodes[i].in.size(); ++k) {
       const Value v = nodes[i].in[k];
       if (!is_activation(*graph_, v) || !is_partial(v) || accepts_partial(nodes[i], k)) continue;
-      if (produced_at_[index(v)] < static_cast<int>(cut) && sum_stages_[index(v)] < 0) sum_stages_[index(v)] = n_stages_;
+      if (produced_at_[index(v)] < static_cast<int>(cut) && sum_stages_[index(v)] < 0)
+        sum_stages_[index(v)] = n_stages_;
     }
   }
   ++n_stages_;
@@ -257,10 +258,11 @@ Status ShardLayout::check_crossing_values() const {
       const ValueInfo& info = graph_->info(v);
       if (stages_[static_cast<size_t>(produced_at_[index(v)])] == stages_[i]) continue;
       if (info.rows == Rows::tokens && info.element == Element::f32) continue;
-      return fail(ErrorCode::unsupported,
-                  "the model cannot be divided for tensor parallelism: {} in layer {} reads a value across devices that "
-                  "is not a row of floats per token; use --split layers",
-                  op_name(nodes[i].op), nodes[i].layer);
+      return fail(
+          ErrorCode::unsupported,
+          "the model cannot be divided for tensor parallelism: {} in layer {} reads a value across devices that "
+          "is not a row of floats per token; use --split layers",
+          op_name(nodes[i].op), nodes[i].layer);
     }
     if (nodes[i].op != Op::attention) continue;
     const AttentionCache& kv =
@@ -290,8 +292,9 @@ std::vector<std::string> ShardLayout::notes() const {
   }
   std::vector<std::string> notes;
   for (const auto& [matrix, n] : n_layers) {
-    notes.push_back(fmt::format("{} of {} layers: on {} of {} devices, because its blocks or heads are not enough for all",
-                                matrix.first, n, matrix.second, n_devices_));
+    notes.push_back(
+        fmt::format("{} of {} layers: on {} of {} devices, because its blocks or heads are not enough for all",
+                    matrix.first, n, matrix.second, n_devices_));
   }
   return notes;
 }

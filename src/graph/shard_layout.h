@@ -1,6 +1,6 @@
 // Which part of a graph each of n devices computes, if every layer is divided over all of them (tensor parallelism,
-// docs/adr/0058). A matmul whose input can be computed in parts is split by columns ("row parallel"), the matmuls before
-// it by rows ("column parallel"), with what lies between: heads of attention and of delta rules, channels of a
+// docs/adr/0058). A matmul whose input can be computed in parts is split by columns ("row parallel"), the matmuls
+// before it by rows ("column parallel"), with what lies between: heads of attention and of delta rules, channels of a
 // convolution, elements of an activation. What it gives are partial sums, one per device. They are summed when a node
 // needs their sum: there the graph is cut into stages. All else is computed by each device that needs it.
 #pragma once
@@ -69,15 +69,15 @@ class ShardLayout {
   const Graph* graph_;
   size_t n_devices_;
   int n_stages_ = 1;
-  std::vector<int> stages_;                         // by node
-  std::vector<std::vector<IndexRanges>> columns_;   // by node, device
-  std::vector<std::vector<IndexRanges>> heads_;     // by node, device: REQUIRED of attention and delta_net
-  std::vector<uint32_t> partial_on_;                // by value: devices, as bits
-  std::vector<int> sum_stages_, produced_at_;       // by value: -1: none
-  std::vector<bool> sum_needed_, is_per_expert_;    // by value
-  std::vector<std::vector<bool>> part_needed_;      // by device, value
-  std::vector<std::vector<bool>> runs_;             // by device, node
-  std::vector<std::vector<IndexRanges>> elems_;     // by device, value
+  std::vector<int> stages_;                        // by node
+  std::vector<std::vector<IndexRanges>> columns_;  // by node, device
+  std::vector<std::vector<IndexRanges>> heads_;    // by node, device: REQUIRED of attention and delta_net
+  std::vector<uint32_t> partial_on_;               // by value: devices, as bits
+  std::vector<int> sum_stages_, produced_at_;      // by value: -1: none
+  std::vector<bool> sum_needed_, is_per_expert_;   // by value
+  std::vector<std::vector<bool>> part_needed_;     // by device, value
+  std::vector<std::vector<bool>> runs_;            // by device, node
+  std::vector<std::vector<IndexRanges>> elems_;    // by device, value
 };
 
 }  // namespace zinc

@@ -27,9 +27,9 @@ Result<TensorView> WeightSlices::slice(const ValueInfo& weight, const IndexRange
   }
   TensorView to{from.format, sliced_shape(shape, rows.size(), columns.size()), {}};
   const size_t n_bytes = row_bytes(*from.format, static_cast<size_t>(to.shape.elems()));
-  const bool is_one_row = rows_of(shape) == 1 && shape.n_dims() < 3;
-  if (shape.n_dims() < 3 && (is_one_row ? columns : rows).ranges().size() == 1 && (is_one_row || has_all_columns)) {
-    const int64_t first = is_one_row ? columns.ranges()[0].begin : rows.ranges()[0].begin * shape.inner();
+  const bool is_vector = rows_of(shape) == 1 && shape.n_dims() < 3;
+  if (shape.n_dims() < 3 && (is_vector ? columns : rows).ranges().size() == 1 && (is_vector || has_all_columns)) {
+    const int64_t first = is_vector ? columns.ranges()[0].begin : rows.ranges()[0].begin * shape.inner();
     to.bytes = from.bytes.subspan(row_bytes(*from.format, static_cast<size_t>(first)), n_bytes);
     return to;
   }
@@ -51,7 +51,8 @@ void WeightSlices::Copy::fill() const {
   for (int64_t expert = 0; expert < n_experts; ++expert) {
     for (const IndexRange& some : rows.ranges()) {
       for (int64_t row = some.begin; row < some.end; ++row) {
-        const std::byte* const begin = from.bytes.data() + bytes_of((expert * n_matrix_rows + row) * from.shape.inner());
+        const std::byte* const begin =
+            from.bytes.data() + bytes_of((expert * n_matrix_rows + row) * from.shape.inner());
         for (const IndexRange& range : columns.ranges()) {
           std::memcpy(at, begin + bytes_of(range.begin), bytes_of(range.size()));
           at += bytes_of(range.size());

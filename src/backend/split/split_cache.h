@@ -1,5 +1,5 @@
-// The caches of a model that is divided over several devices, by layers or by the heads of each layer. A page or slot is
-// the same id on every device; its bytes are those of the devices one after the other.
+// The caches of a model that is divided over several devices, by layers or by the heads of each layer. A page or slot
+// is the same id on every device; its bytes are those of the devices one after the other.
 #pragma once
 
 #include <memory>

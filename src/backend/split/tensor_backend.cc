@@ -138,10 +138,11 @@ class TensorBackend final : public Backend {
     for (const Node& node : graph.nodes()) {
       const int layer = cache_layer_of(node);
       if (layer < 0 || !is_divided(layer)) continue;
-      return fail(ErrorCode::unsupported,
-                  "the draft graph reads the cache of layer {}, which is divided over the devices; use --split layers or "
-                  "--speculate ngram",
-                  layer);
+      return fail(
+          ErrorCode::unsupported,
+          "the draft graph reads the cache of layer {}, which is divided over the devices; use --split layers or "
+          "--speculate ngram",
+          layer);
     }
     ZINC_TRY(plan, devices_[root()]->compile(graph, weights.on(root()), cache.on(root()), bucket));
     return std::unique_ptr<Plan>(std::make_unique<DraftPlan>(cache, root(), std::move(plan)));

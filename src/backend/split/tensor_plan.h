@@ -60,7 +60,7 @@ class TensorPlan final : public Plan {
   std::array<StepResult, 2> results_;       // of step k: k % 2
   size_t n_started_ = 0, n_waited_ = 0;
   std::vector<KernelTime> kernel_times_;
-  std::vector<std::vector<int32_t>> kernel_nodes_;      // of kernel_times_
+  std::vector<std::vector<int32_t>> kernel_nodes_;        // of kernel_times_
   mutable std::map<int32_t, std::vector<float>> values_;  // value(): what devices have together
 };
 
