@@ -242,9 +242,9 @@ void ShardLayout::need_heads(size_t device, size_t i) {
     return need(device, i, node.in[2], heads(device, i).scaled(kv.v_dim));
   }
   const IndexRanges value_heads = out.divided(shape(node.in[2]).inner());
-  for (const size_t k : {0, 1}) need(device, i, node.in[k], heads(device, i).scaled(shape(node.in[k]).inner()));
+  for (const size_t k : {0u, 1u}) need(device, i, node.in[k], heads(device, i).scaled(shape(node.in[k]).inner()));
   need(device, i, node.in[2], out);
-  for (const size_t k : {3, 4}) need(device, i, node.in[k], value_heads);
+  for (const size_t k : {3u, 4u}) need(device, i, node.in[k], value_heads);
 }
 
 // ---- what is reported ----

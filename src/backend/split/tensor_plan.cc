@@ -107,7 +107,6 @@ void TensorPlan::keep_outputs(size_t stage, std::span<const std::span<const floa
     const size_t width = hidden[d].size() / n_tokens;
     size_t at = 0;
     for (const CrossingValue& v : outputs) {
-      const auto rows = [&](size_t t) { return &hidden[d][t * width + at]; };
       for (const size_t to : {d, kSum}) {
         const auto found = buffer_of_.find({to, v.value.id});
         if (found == buffer_of_.end()) continue;
@@ -115,11 +114,12 @@ void TensorPlan::keep_outputs(size_t stage, std::span<const std::span<const floa
         buffer.resize(n_tokens * v.n_elems);
         const bool adds = to == kSum && shards_.layout.first_device(v.value) != d;
         for (size_t t = 0; t < n_tokens; ++t) {
+          const float* const from = &hidden[d][t * width + at];
           float* const sum = &buffer[t * v.n_elems];
           if (adds) {
-            for (size_t i = 0; i < v.n_elems; ++i) sum[i] += rows(t)[i];
+            for (size_t i = 0; i < v.n_elems; ++i) sum[i] += from[i];
           } else {
-            std::memcpy(sum, rows(t), v.n_elems * sizeof(float));
+            std::memcpy(sum, from, v.n_elems * sizeof(float));
           }
         }
       }
