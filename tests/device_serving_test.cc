@@ -14,6 +14,7 @@ constexpr int kContext = 64;
 struct Subject {
   const BackendInfo* backend;
   std::string_view model;
+  SplitMode split_mode = SplitMode::automatic;
 };
 void PrintTo(const Subject& subject, std::ostream* out) { *out << subject.model << " on " << subject.backend->name; }
 
@@ -24,6 +25,7 @@ std::vector<Subject> subjects() {
     for (const std::string_view model : {"qwen3-q8_0", "gemma3-f16", "qwen35-f16"}) all.push_back({backend, model});
   }
   for (const std::string_view model : {"gemma3-f16", "qwen35-f16"}) all.push_back({split_devices(), model});
+  all.push_back({split_devices(), "qwen35-f16", SplitMode::tensor});
   return all;
 }
 
@@ -39,7 +41,11 @@ std::vector<TokenId> ids_of(const RecordingSink& output) {
 
 class DeviceServingTest : public testing::TestWithParam<Subject> {
  protected:
-  ServedFile file() const { return {.name = GetParam().model, .backend = GetParam().backend->name}; }
+  ServedFile file() const {
+    return {.name = GetParam().model,
+            .backend = GetParam().backend->name,
+            .placement = {.split_mode = GetParam().split_mode}};
+  }
   std::vector<TokenId> tokens(size_t n, uint32_t seed) const { return random_tokens(engine_->tokenizer(), n, seed); }
   bool equals_cold_start(const RecordingSink& output, const Request& request) const {
     return same_output(output, generate_alone(engine_->model(), request, kContext));
@@ -118,7 +124,8 @@ TEST_P(DeviceServingTest, a_request_cancelled_in_flight_leaves_the_others_and_th
 }
 
 INSTANTIATE_TEST_SUITE_P(, DeviceServingTest, testing::ValuesIn(subjects()), [](const auto& info) {
-  std::string name = fmt::format("{}_{}", info.param.backend->name, info.param.model);
+  std::string name = fmt::format("{}_{}{}", info.param.backend->name, info.param.model,
+                                 info.param.split_mode == SplitMode::tensor ? "_tensor" : "");
   std::ranges::replace_if(
       name, [](char c) { return c == '-' || c == ':' || c == ','; }, '_');
   return name;

@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <set>
 
+#include "backend/split/measure_sum.h"
 #include "engine/engine_memory.h"
 #include "engine/model_fingerprint.h"
 #include "engine/placement.h"
+#include "engine/split_times.h"
 #include "tests/support/contains_all.h"
 #include "tests/support/serving.h"
 #include "tests/support/tested_backends.h"
@@ -150,6 +153,75 @@ TEST_F(PlacementTest, the_table_has_a_line_per_device) {
       << table;
 }
 
+Result<ModelInstance> open_divided(std::string_view model, std::string devices, PlacementOptions placement) {
+  placement.split_mode = SplitMode::tensor;
+  return ModelInstance::open(model_path(model), {.backend = std::move(devices),
+                                                 .n_threads = 1,
+                                                 .kv_format = find_format("f16"),
+                                                 .placement = std::move(placement),
+                                                 .engine = &kEngine});
+}
+
+std::string tensor_error(std::string devices, PlacementOptions placement) {
+  const Result<ModelInstance> opened = open_divided("tiny qwen3", std::move(devices), std::move(placement));
+  return opened.ok() ? "no error" : opened.error().message;
+}
+
+TEST(TensorParallelPlacement, what_cannot_apply_is_an_error) {
+  EXPECT_TRUE(contains_all(tensor_error("cpu", {}), {"at least 2 devices", "--device cuda:0,cuda:1"}));
+  EXPECT_TRUE(contains_all(tensor_error("cpu,cpu", {}), {"names cpu twice"}));
+  if (!cpu_vulkan() || !cpu_vulkan()->is_available()) GTEST_SKIP() << "no llvmpipe";
+  const std::string both = fmt::format("cpu,{}", kGpu);
+  EXPECT_TRUE(contains_all(tensor_error(both, {}), {"devices of one kind", "cpu", kGpu, "--split layers"}));
+  EXPECT_TRUE(contains_all(tensor_error(both, {.gpu_layers = 1}), {"leave out --gpu-layers"}));
+  EXPECT_TRUE(contains_all(tensor_error(both, {.cpu_experts = 1}), {"leave out --cpu-experts"}));
+}
+
+TEST(TensorParallelPlacement, every_device_has_a_part_of_every_layer) {
+  const ModelInstance model = std::move(open_divided("tiny qwen35moe", "cpu,reference", {}).value());
+  ASSERT_TRUE(model.shards());
+  const EngineMemory memory = std::move(plan_engine_memory(model, model.memory_limits(), kEngine).value());
+  const std::vector<double> rates = {1e9, 1e9};
+  const std::string table = placement_table(model, memory.devices, rates);
+  EXPECT_TRUE(contains_all(table, {"cpu", "reference", "a part of layers 0-2", " ms", "split: tensor parallel, with"}))
+      << table;
+  for (const ModelMemory& device : memory.devices) {
+    EXPECT_GT(device.weight_bytes, 0u);
+    EXPECT_GT(device.cache_bytes, 0u);
+  }
+}
+
+// 6 ms of weights per GPU, half of them on each.
+TEST(TensorParallelPlacement, pays_if_the_sums_take_less_time_than_the_weights_that_are_read_at_once) {
+  const ModelInstance model = std::move(open_divided("tiny qwen35moe", "cpu,reference", {}).value());
+  const Graph& graph = model.model().graph;
+  const std::vector<double> rates = {1e6, 1e6};
+  const SplitTimes fast = estimate_split_times(graph, *model.shards(), rates, 1e-6);
+  EXPECT_TRUE(fast.is_tensor_faster());
+  EXPECT_LT(fast.tensor_s, 0.85 * fast.layers_s);
+  EXPECT_GT(fast.tensor_s, 0.5 * fast.layers_s) << "the output head is on one device";
+  EXPECT_EQ(fast.n_sums, 2 * 3 + 1);
+  EXPECT_TRUE(split_times_text(fast).starts_with("tensor parallel, because")) << split_times_text(fast);
+  const SplitTimes slow = estimate_split_times(graph, *model.shards(), rates, 0.1);
+  EXPECT_FALSE(slow.is_tensor_faster());
+  EXPECT_TRUE(contains_all(split_times_text(slow), {"whole layers, because", "7 sums of 100000 us"}))
+      << split_times_text(slow);
+}
+
+TEST(TensorParallelPlacement, rates_are_measured) {
+  const ModelInstance model = std::move(open_divided("tiny qwen3", "cpu,reference", {}).value());
+  std::vector<std::shared_ptr<Backend>> devices;
+  for (const ModelDevice& device : model.devices()) devices.push_back(device.backend);
+  const Result<double> seconds = split::measure_sum_seconds(devices, 256);
+  ASSERT_TRUE(seconds.ok()) << seconds.error().message;
+  EXPECT_GT(seconds.value(), 0);
+  EXPECT_LT(seconds.value(), 1);
+  const std::vector<ModelDevice> cpus = {model.devices()[0], model.devices()[0]};  // the reference does not measure
+  const Result<SplitTimes> times = measure_split_times(model.model(), *model.shards(), cpus);
+  ASSERT_TRUE(times.ok()) << times.error().message;
+  EXPECT_GT(times.value().layers_s, 0);
+}
+
 // Each part alone would fit.
 TEST(SharedHostMemory, of_several_devices_is_counted_once) {
   const auto open = [](size_t limit) {
@@ -190,6 +262,25 @@ TEST(AutomaticPlacement, a_model_that_does_not_fit_the_gpu_is_split) {
   EXPECT_TRUE(split.is_placed_automatically());
   EXPECT_EQ(split.devices()[0].name, "cpu");
   EXPECT_EQ(split.devices()[1].name, default_backend().name);
+}
+
+// Two emulated GPUs: an entry runs it where they are the default backend.
+TEST(AutomaticPlacement, two_gpus_divide_layers_only_if_that_is_estimated_to_be_faster) {
+  if (!default_backend().devices) return;
+  ::setenv("ZINC_EMULATED_GPUS", "2", /*overwrite=*/1);
+  if (default_backend().devices().size() < 2) return;
+  const auto open = [](SplitMode mode) {
+    LoadOptions options{.backend = "cuda:0,cuda:1", .n_threads = 1, .engine = &kEngine};
+    options.placement.split_mode = mode;
+    return std::move(ModelInstance::open(model_path("tiny qwen35moe"), options).value());
+  };
+  const ModelInstance chosen = open(SplitMode::automatic);
+  ASSERT_EQ(chosen.devices().size(), 2u);
+  EXPECT_TRUE(chosen.split_reason().starts_with(chosen.shards() ? "tensor parallel, because" : "whole layers, because"))
+      << chosen.split_reason();
+  EXPECT_TRUE(open(SplitMode::tensor).shards());
+  EXPECT_FALSE(open(SplitMode::layers).shards());
+  EXPECT_TRUE(open(SplitMode::layers).split_reason().empty());
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ constexpr int kContext = 128;
 struct Subject {
   const BackendInfo* backend;
   std::string_view model;
+  SplitMode split_mode = SplitMode::automatic;
 };
 void PrintTo(const Subject& subject, std::ostream* out) { *out << subject.model << " on " << subject.backend->name; }
 
@@ -31,12 +32,17 @@ std::vector<Subject> subjects() {
     for (const std::string_view model : {"qwen3-q8_0", "gemma3-f16", "qwen35-f16"}) all.push_back({backend, model});
   }
   all.push_back({split_devices(), "qwen35-f16"});
+  all.push_back({split_devices(), "qwen35-f16", SplitMode::tensor});
   return all;
 }
 
 class SpeculationTest : public testing::TestWithParam<Subject> {
  protected:
-  ServedFile file() const { return {.name = GetParam().model, .backend = GetParam().backend->name}; }
+  ServedFile file() const {
+    return {.name = GetParam().model,
+            .backend = GetParam().backend->name,
+            .placement = {.split_mode = GetParam().split_mode}};
+  }
   EngineOptions options(SpeculationMode mode) const {
     return {.max_sequences = 3, .context = kContext, .step_tokens = 24, .speculation = {.mode = mode}};
   }
@@ -217,7 +223,8 @@ TEST_P(SpeculationTest, a_cancelled_request_leaves_pages_and_prefix_cache_correc
 }
 
 INSTANTIATE_TEST_SUITE_P(, SpeculationTest, testing::ValuesIn(subjects()), [](const auto& info) {
-  std::string name = fmt::format("{}_{}", info.param.backend->name, info.param.model);
+  std::string name = fmt::format("{}_{}{}", info.param.backend->name, info.param.model,
+                                 info.param.split_mode == SplitMode::tensor ? "_tensor" : "");
   std::ranges::replace_if(
       name, [](char c) { return c == '-' || c == ':' || c == ','; }, '_');
   return name;

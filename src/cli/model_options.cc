@@ -88,6 +88,31 @@ std::string is_whole_scan_chunks(const std::string& text) {
   return std::stoi(text) % kScanChunk == 0 ? "" : fmt::format("{} is not a multiple of {}", text, kScanChunk);
 }
 
+// Why a value of --split is not valid; empty: it is.
+std::string split_error(const std::string& text) {
+  if (text == "layers" || text == "tensor") return "";
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t comma = std::min(text.find(',', begin), text.size());
+    std::string ratio = text.substr(begin, comma - begin);
+    if (const std::string error = number_in_range(0.01, 1e6)(ratio); !error.empty()) {
+      return fmt::format("'{}' is not layers, tensor or ratios such as 3,1", text);
+    }
+    begin = comma + 1;
+  }
+  return "";
+}
+
+// REQUIRES: split_error(text) is empty.
+void read_split(const std::string& text, PlacementOptions& placement) {
+  placement.split_mode = text == "tensor" ? SplitMode::tensor : SplitMode::layers;
+  if (text == "layers" || text == "tensor") return;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t comma = std::min(text.find(',', begin), text.size());
+    placement.split.push_back(std::stod(text.substr(begin, comma - begin)));
+    begin = comma + 1;
+  }
+}
+
 // Where the layers of a model run that is larger than the GPU's memory (docs/devices.md).
 void declare_placement_options(CLI::App& app, PlacementOptions& placement) {
   CLI::Option* const gpu_layers =
@@ -120,13 +145,15 @@ void declare_placement_options(CLI::App& app, PlacementOptions& placement) {
                  "memory of each GPU that the model may use, such as 8G (default: all that is free)")
       ->transform(CLI::AsSizeValue(false))
       ->option_text("SIZE");
-  app.add_option("--split", placement.split,
-                 "layers of each device of --device, as ratios such as 3,1 (default: by free memory)")
-      ->delimiter(',')
-      ->allow_extra_args(false)
+  app.add_option_function<std::string>(
+         "--split", [&placement](const std::string& text) { read_split(text, placement); },
+         "how the devices of --device divide the model: layers (each has whole layers, by free memory), ratios such as "
+         "3,1 (of the layers), or tensor (each has a part of every layer: tensor parallelism; for GPUs of one kind; "
+         "the "
+         "default only if measured to be faster)")
       ->excludes(gpu_layers)
-      ->check(number_in_range(0.01, 1e6))
-      ->option_text("RATIOS");
+      ->check(split_error, "")
+      ->option_text("layers|tensor|RATIOS");
 }
 
 }  // namespace

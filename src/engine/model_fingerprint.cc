@@ -49,6 +49,7 @@ Result<Sha256::Digest> fingerprint_of(const ModelInstance& model, std::string_vi
   if (model.devices().size() == 1) {
     add(hash, without_threads(model.backend().info().name));
   } else {  // a page is that of all devices
+    add(hash, model.shards() ? "tensor parallel" : "layers");
     for (const ModelDevice& device : model.devices()) {
       add(hash, fmt::format("{} {} {}", without_threads(device.device.name), device.first_layer, device.n_layers));
     }

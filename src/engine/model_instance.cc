@@ -54,24 +54,48 @@ MergedBackendInfo::MergedBackendInfo(std::span<const ModelDevice> devices) : inf
   info.kv_formats = kv_formats;
 }
 
+namespace {
+
+std::vector<std::shared_ptr<Backend>> backends_of(std::span<const ModelDevice> devices) {
+  std::vector<std::shared_ptr<Backend>> backends;
+  for (const ModelDevice& device : devices) backends.push_back(device.backend);
+  return backends;
+}
+
+}  // namespace
+
 // Lays the model out on these devices, in stages if there are several.
 Status ModelInstance::use(std::vector<ModelDevice> devices, split::Stages stages) {
   devices_ = std::move(devices);
   stages_ = std::move(stages);
   layout_ = {};
   merged_info_ = nullptr;
+  shards_ = nullptr;
   if (devices_.size() == 1) {
     backend_ = devices_[0].backend;
     backend_info_ = devices_[0].info;
     return lay_out();
   }
-  merged_info_ = std::make_shared<const MergedBackendInfo>(devices_);
-  backend_info_ = &merged_info_->info;
-  std::vector<std::shared_ptr<Backend>> backends;
-  for (const ModelDevice& device : devices_) backends.push_back(device.backend);
-  ZINC_TRY(backend, split::make_split_backend(model_->graph, stages_, std::move(backends)));
+  merge_devices();
+  ZINC_TRY(backend, split::make_split_backend(model_->graph, stages_, backends_of(devices_)));
   backend_ = std::move(backend);
   return lay_out();
+}
+
+// A part of every layer on each of the devices.
+Status ModelInstance::use_tensor_parallel(std::vector<ModelDevice> devices, std::shared_ptr<ShardedGraph> shards) {
+  devices_ = std::move(devices);
+  stages_ = {};
+  layout_ = {};
+  shards_ = std::move(shards);
+  merge_devices();
+  backend_ = split::make_tensor_backend(model_->graph, shards_, backends_of(devices_));
+  return lay_out();
+}
+
+void ModelInstance::merge_devices() {
+  merged_info_ = std::make_shared<const MergedBackendInfo>(devices_);
+  backend_info_ = &merged_info_->info;
 }
 
 Result<ModelInstance> ModelInstance::open(const std::filesystem::path& path, const LoadOptions& options) {

@@ -11,6 +11,7 @@
 
 #include "backend/backend.h"
 #include "backend/split/split_backend.h"
+#include "backend/split/tensor_backend.h"
 #include "gguf/gguf_file.h"
 #include "model/model.h"
 
@@ -18,13 +19,17 @@ namespace zinc {
 
 struct EngineOptions;
 
+// How several devices divide a model: whole layers each, or a part of every layer (tensor parallelism).
+enum class SplitMode : uint8_t { automatic, layers, tensor };
+
 // What a user wants of a placement (engine/placement.h); the rest is chosen.
 struct PlacementOptions {
   static constexpr int kAllLayers = 1 << 20;
   int gpu_layers = 0;              // the last ones, on GPUs; the CPU runs the others. 0: as many as fit
   int cpu_experts = 0;             // layers on GPUs, the first ones, whose routed experts the CPU runs
   std::vector<double> split = {};  // layers of each device as ratios, in the order of LoadOptions::backend
-  size_t gpu_memory = 0;           // bytes of each GPU, at most; 0: all that is free
+  SplitMode split_mode = SplitMode::automatic;
+  size_t gpu_memory = 0;  // bytes of each GPU, at most; 0: all that is free
   // split::Stages::streamed_tokens, a multiple of the scan chunk; none: kStreamedTokens if that is faster.
   std::optional<int> streamed_tokens = {};
   static constexpr int kStreamedTokens = 512;
@@ -122,8 +127,11 @@ class ModelInstance {
   std::span<const ModelDevice> devices() const { return devices_; }  // several: the model is split over them
   bool is_placed_automatically() const { return is_placed_automatically_; }
   MemoryLimits memory_limits() const;
-  size_t memory_limit() const { return memory_limits()[0]; }  // of the first device
-  const split::Stages& stages() const { return stages_; }
+  size_t memory_limit() const { return memory_limits()[0]; }    // of the first device
+  const split::Stages& stages() const { return stages_; }       // of whole layers and experts
+  const ShardedGraph* shards() const { return shards_.get(); }  // nullptr: layers are not divided over the devices
+  // Why several GPUs got whole layers or parts of them: lines of text; empty: the user said which.
+  const std::string& split_reason() const { return split_reason_; }
   const std::string& chat_template() const { return chat_template_; }  // replaces the file's; empty: the file's own
 
  private:
@@ -131,6 +139,8 @@ class ModelInstance {
   ModelInstance() = default;
   Status read(const std::filesystem::path& path, Draft draft);
   Status use(std::vector<ModelDevice> devices, split::Stages stages);
+  Status use_tensor_parallel(std::vector<ModelDevice> devices, std::shared_ptr<ShardedGraph> shards);
+  void merge_devices();
   Status lay_out();
   Status check_weights() const;
   int recurrent_chunk_tokens(int step_tokens) const;
@@ -146,6 +156,8 @@ class ModelInstance {
   std::vector<ModelDevice> devices_;
   bool is_placed_automatically_ = false;
   split::Stages stages_;
+  std::shared_ptr<ShardedGraph> shards_;
+  std::string split_reason_;
   std::shared_ptr<const MergedBackendInfo> merged_info_;  // of several devices
   std::filesystem::path path_;
   std::string chat_template_;

@@ -9,6 +9,7 @@
 
 #include "base/format_memory.h"
 #include "engine/engine_memory.h"
+#include "engine/split_times.h"
 #include "graph/cost.h"
 
 namespace zinc {
@@ -31,11 +32,12 @@ int count_layers(const Graph& graph) {
   return n;
 }
 
-// "layers 0-11", "layers 0-11 and the experts of 4", "the experts of 40 layers".
-std::string layers_text(const ModelDevice& device) {
+// "layers 0-11", "layers 0-11 and the experts of 4", "the experts of 40 layers", "a part of layers 0-11".
+std::string layers_text(const ModelInstance& model, const ModelDevice& device) {
   std::string text;
   if (device.n_layers > 0) {
-    text = fmt::format("layers {}-{}", device.first_layer, device.first_layer + device.n_layers - 1);
+    text = fmt::format("{}layers {}-{}", model.shards() ? "a part of " : "", device.first_layer,
+                       device.first_layer + device.n_layers - 1);
   }
   if (device.n_expert_layers == 0) return text;
   return text.empty() ? fmt::format("the experts of {} layers", device.n_expert_layers)
@@ -276,7 +278,7 @@ Status Placer::check_fit() const {
     return fail(ErrorCode::out_of_memory,
                 "{}: {} do not fit {}: {}, of {} available; use {}a smaller quantization, a shorter context (-c) or "
                 "--kv q8_0",
-                model_.path_.string(), layers_text(device), device.name, zinc::memory_text(memory[d]),
+                model_.path_.string(), layers_text(model_, device), device.name, zinc::memory_text(memory[d]),
                 format_memory(device.memory_limit),
                 device.is_gpu() ? "fewer --gpu-layers, --cpu-experts, " : "more --gpu-layers, ");
   }
@@ -335,9 +337,78 @@ Status Placer::choose_layers() {
   return use({shares(n_layers, ratios)});
 }
 
+// ---- tensor parallelism ----
+
+Status Placer::check_tensor_parallel() const {
+  const PlacementOptions& wanted = options_.placement;
+  if (devices_.size() < 2) {
+    return fail(
+        ErrorCode::invalid_input,
+        "--split tensor divides every layer over at least 2 devices; list them, such as --device cuda:0,cuda:1");
+  }
+  if (devices_.size() > kMaxShards) {
+    return fail(ErrorCode::invalid_input,
+                "--split tensor divides every layer over at most {} devices, but --device "
+                "lists {}",
+                kMaxShards, devices_.size());
+  }
+  if (wanted.gpu_layers > 0 || wanted.cpu_experts > 0) {
+    return fail(ErrorCode::invalid_input, "--split tensor divides every layer; leave out {}",
+                wanted.gpu_layers > 0 ? "--gpu-layers" : "--cpu-experts");
+  }
+  for (const ModelDevice& device : devices_) {
+    const ModelDevice& first = devices_[0];
+    if (device.is_gpu() == first.is_gpu() && (!device.is_gpu() || device.info == first.info)) continue;
+    return fail(
+        ErrorCode::invalid_input,
+        "--split tensor needs devices of one kind, because the slowest computes as much as the others: {} and {} "
+        "differ; use --split layers",
+        first.name, device.name);
+  }
+  return ok_status();
+}
+
+Status Placer::use_tensor_parallel() {
+  if (Status s = check_tensor_parallel(); !s.ok()) return s;
+  ZINC_TRY(shards, shard_graph(model_.model_->graph, devices_.size()));
+  std::vector<ModelDevice> devices = devices_;
+  for (ModelDevice& device : devices) device.n_layers = count_layers(model_.model_->graph);
+  return model_.use_tensor_parallel(std::move(devices), std::move(shards));
+}
+
+// Only for what generates: measuring takes a second.
+bool Placer::may_be_tensor_parallel() const {
+  return options_.placement.split_mode == SplitMode::automatic && options_.engine && check_tensor_parallel().ok() &&
+         std::ranges::all_of(devices_,
+                             [](const ModelDevice& d) { return d.is_gpu() && d.device.has_dedicated_memory; });
+}
+
+// If it is, the model is laid out so. Whatever stands against it becomes the reason for whole layers.
+Result<bool> Placer::is_tensor_parallel_faster() {
+  const auto refuse = [&](const Error& error) {
+    model_.split_reason_ = "whole layers, because tensor parallelism is not possible: " + error.message;
+    return false;
+  };
+  const Result<std::unique_ptr<ShardedGraph>> shards = shard_graph(model_.model_->graph, devices_.size());
+  if (!shards.ok()) return refuse(shards.error());
+  const Result<SplitTimes> times = measure_split_times(*model_.model_, *shards.value(), devices_);
+  if (!times.ok()) return refuse(times.error());
+  model_.split_reason_ = split_times_text(times.value());
+  if (!times.value().is_tensor_faster()) return false;
+  if (Status s = use_tensor_parallel(); !s.ok()) return refuse(s.error());
+  const Status fit = check_fit();
+  if (fit.ok()) return true;
+  if (fit.error().code != ErrorCode::out_of_memory) return fit.error();
+  return refuse(fit.error());
+}
+
 Status Placer::place() {
   if (Status s = open_devices(); !s.ok()) return s;
   if (Status s = choose_kv_format(); !s.ok()) return s;
+  if (options_.placement.split_mode == SplitMode::tensor) {
+    if (Status s = use_tensor_parallel(); !s.ok()) return s;
+    return check_fit();
+  }
   if (devices_.size() == 1) {
     if (Status s = use({{count_layers(model_.model_->graph)}}); !s.ok()) return s;
     const Status weights = model_.check_weights();
@@ -350,6 +421,10 @@ Status Placer::place() {
     if (Status s = choose_kv_format(); !s.ok()) return s;
     model_.is_placed_automatically_ = true;
   }
+  if (may_be_tensor_parallel()) {
+    ZINC_TRY(is_faster, is_tensor_parallel_faster());
+    if (is_faster) return ok_status();
+  }
   if (Status s = choose_layers(); !s.ok()) return s;
   return check_fit();
 }
@@ -361,6 +436,31 @@ std::string split_hint(const ModelInstance& model) {
 }
 
 namespace {
+
+// That a device of the model reads for a token.
+double bytes_per_token(const ModelInstance& model, const GraphCost& cost, size_t device) {
+  if (model.shards()) return bytes_per_token(*model.shards(), device);
+  double n_bytes = 0;
+  const std::vector<int>& cuts = model.stages().cuts;
+  for (size_t s = 0; s <= cuts.size(); ++s) {
+    if (model.devices().size() > 1 && model.stages().devices[s] != device) continue;
+    const size_t begin = s == 0 ? 0 : static_cast<size_t>(cuts[s - 1]);
+    const size_t end = s < cuts.size() ? static_cast<size_t>(cuts[s]) : cost.nodes.size();
+    for (size_t i = begin; i < end; ++i) n_bytes += cost.nodes[i].cost.weight_and_cache_bytes();
+  }
+  return n_bytes;
+}
+
+// How GPUs divide the model, why, and what is not divided evenly.
+std::string tensor_text(const ModelInstance& model) {
+  std::string text;
+  if (!model.split_reason().empty()) text = fmt::format("split: {}\n", model.split_reason());
+  if (!model.shards()) return text;
+  if (text.empty())
+    text = fmt::format("split: tensor parallel, with {} sums per step\n", model.shards()->stages.size() - 1);
+  for (const std::string& note : model.shards()->layout.notes()) text += fmt::format("not divided evenly: {}\n", note);
+  return text;
+}
 
 // How prompts use experts in host memory; empty: on the CPU.
 std::string streaming_text(const ModelInstance& model) {
@@ -383,7 +483,7 @@ std::string placement_table(const ModelInstance& model, std::span<const ModelMem
   size_t name_width = 6, part_width = 6;
   for (const ModelDevice& device : devices) {
     name_width = std::max(name_width, device.name.size());
-    part_width = std::max(part_width, layers_text(device).size());
+    part_width = std::max(part_width, layers_text(model, device).size());
   }
   const auto line = [&](const auto&... cells) {
     return fmt::format("{:<{}}  {:<{}} {:>9} {:>9} {:>11} {:>9}", cells...);
@@ -392,24 +492,17 @@ std::string placement_table(const ModelInstance& model, std::span<const ModelMem
   out += read_bytes_per_s.empty() ? "\n" : "   per token\n";
   for (size_t d = 0; d < devices.size(); ++d) {
     const ModelDevice& device = devices[d];
-    out += line(device.name, name_width, layers_text(device), part_width, format_memory(memory[d].weight_bytes),
+    out += line(device.name, name_width, layers_text(model, device), part_width, format_memory(memory[d].weight_bytes),
                 format_memory(memory[d].cache_bytes), format_memory(memory[d].plan_bytes),
                 format_memory(device.memory_limit));
     if (!read_bytes_per_s.empty()) {
-      double n_bytes = 0;
-      for (size_t s = 0; s <= model.stages().cuts.size(); ++s) {
-        if (devices.size() > 1 && model.stages().devices[s] != d) continue;
-        const size_t begin = s == 0 ? 0 : static_cast<size_t>(model.stages().cuts[s - 1]);
-        const size_t end =
-            s < model.stages().cuts.size() ? static_cast<size_t>(model.stages().cuts[s]) : graph.nodes().size();
-        for (size_t i = begin; i < end; ++i) n_bytes += cost.nodes[i].cost.weight_and_cache_bytes();
-      }
+      const double n_bytes = bytes_per_token(model, cost, d);
       out +=
           read_bytes_per_s[d] > 0 ? fmt::format(" {:>8.2f} ms", n_bytes / read_bytes_per_s[d] * 1e3) : "           ?";
     }
     out += "\n";
   }
-  return out + streaming_text(model);
+  return out + streaming_text(model) + tensor_text(model);
 }
 
 }  // namespace zinc

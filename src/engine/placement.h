@@ -39,6 +39,10 @@ class Placer {
   Result<int> largest_fitting(int low, int high, const std::function<Choice(int)>& choice);
   Status search();
   Status choose_layers();
+  Status check_tensor_parallel() const;
+  Status use_tensor_parallel();
+  bool may_be_tensor_parallel() const;
+  Result<bool> is_tensor_parallel_faster();
 
   ModelInstance& model_;
   const LoadOptions& options_;

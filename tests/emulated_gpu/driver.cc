@@ -227,8 +227,12 @@ EMULATED Code cuInit(unsigned) { return kSuccess; }
 EMULATED Code cuDriverGetVersion(int* version) { return *version = kDriverVersion, kSuccess; }
 EMULATED Code cuGetErrorString(Code, const char** text) { return *text = "refused by the emulated GPU", kSuccess; }
 
-EMULATED Code cuDeviceGetCount(int* count) { return *count = 1, kSuccess; }
-EMULATED Code cuDeviceGet(int* device, int) { return *device = 0, kSuccess; }
+// One, or ZINC_EMULATED_GPUS: they share memory and queue, and differ in their number only.
+EMULATED Code cuDeviceGetCount(int* count) {
+  const char* const text = std::getenv("ZINC_EMULATED_GPUS");
+  return *count = text ? std::atoi(text) : 1, kSuccess;
+}
+EMULATED Code cuDeviceGet(int* device, int ordinal) { return *device = ordinal, kSuccess; }
 EMULATED Code cuDeviceGetName(char* name, int length, int) {
   std::snprintf(name, static_cast<size_t>(length), "emulated GPU");
   return kSuccess;

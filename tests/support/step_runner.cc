@@ -81,6 +81,22 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load_split(std::string bytes,
   return std::move(loaded);
 }
 
+Result<std::unique_ptr<LoadedModel>> LoadedModel::load_tensor_parallel(std::string bytes,
+                                                                       const std::vector<std::string>& devices) {
+  ZINC_TRY(loaded, read(std::move(bytes)));
+  ZINC_TRY(info, find_backend(devices.back()));
+  loaded->backend_info_ = info;
+  std::vector<std::shared_ptr<Backend>> opened;
+  for (const std::string& name : devices) {
+    ZINC_TRY(backend, open_backend(name, 1));
+    opened.push_back(std::move(backend));
+  }
+  ZINC_TRY(shards, shard_graph(loaded->model_.graph, devices.size()));
+  loaded->backend_ = split::make_tensor_backend(loaded->model_.graph, std::move(shards), std::move(opened));
+  if (Status s = loaded->upload(); !s.ok()) return s.error();
+  return std::move(loaded);
+}
+
 std::vector<TokenId> random_tokens(size_t n, uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<TokenId> tokens(n);

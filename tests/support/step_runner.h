@@ -10,6 +10,7 @@
 
 #include "backend/backend.h"
 #include "backend/split/split_backend.h"
+#include "backend/split/tensor_backend.h"
 #include "gguf/gguf_file.h"
 #include "model/model.h"
 
@@ -26,6 +27,9 @@ class LoadedModel {
                                                          std::vector<std::shared_ptr<Backend>> devices,
                                                          const BackendInfo& last_device,
                                                          const std::function<split::Stages(const Graph&)>& stages);
+  // Every layer divided over the devices (backend/split/tensor_backend.h).
+  static Result<std::unique_ptr<LoadedModel>> load_tensor_parallel(std::string bytes,
+                                                                   const std::vector<std::string>& devices);
   const Model& model() const { return model_; }
   Backend& backend() const { return *backend_; }
   const BackendInfo& backend_info() const { return *backend_info_; }

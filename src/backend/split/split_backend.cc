@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "backend/split/draft_plan.h"
 #include "backend/split/split_cache.h"
 #include "backend/split/split_plan.h"
 #include "graph/cost.h"
@@ -36,34 +37,6 @@ class SplitWeights final : public DeviceWeights {
   }
   std::vector<std::unique_ptr<DeviceWeights>> parts_, streamed_;
   int streamed_tokens_;
-};
-
-// A draft graph, whole on the last device. Its page tables and caches are those of all devices.
-class DraftPlan final : public Plan {
- public:
-  DraftPlan(SplitCache& cache, size_t device, std::unique_ptr<Plan> plan)
-      : cache_(cache), device_(device), plan_(std::move(plan)) {}
-  size_t device_bytes() const override { return plan_->device_bytes(); }
-  size_t device_bytes_on(size_t device) const override { return device == device_ ? plan_->device_bytes() : 0; }
-  void start(const StepInputs& inputs) override {
-    StepInputs own = inputs;
-    page_tables_.clear();
-    for (const int group : cache_.groups_on(device_)) {
-      page_tables_.push_back(inputs.page_tables[static_cast<size_t>(group)]);
-    }
-    own.page_tables = page_tables_;
-    plan_->start(own);
-  }
-  Result<StepOutput> wait() override { return plan_->wait(); }
-  std::span<const float> value(Value v) const override { return plan_->value(v); }
-  std::span<const KernelTime> kernel_times() const override { return plan_->kernel_times(); }
-  Status wait_until_prepared() override { return plan_->wait_until_prepared(); }
-
- private:
-  SplitCache& cache_;
-  size_t device_;
-  std::unique_ptr<Plan> plan_;
-  std::vector<PageTable> page_tables_;
 };
 
 class SplitBackend final : public Backend {
@@ -114,7 +87,9 @@ class SplitBackend final : public Backend {
 
   Result<std::unique_ptr<CacheMemory>> allocate_cache(std::span<const LayerCache> layers,
                                                       const CacheSizes& sizes) override {
-    ZINC_TRY(cache, SplitCache::allocate(*placed_, devices_, layers, sizes));
+    std::vector<std::vector<LayerCache>> own(devices_.size(), std::vector<LayerCache>(layers.size()));
+    for (size_t i = 0; i < layers.size(); ++i) own[placed_->cache_device(static_cast<int>(i))][i] = layers[i];
+    ZINC_TRY(cache, SplitCache::allocate(own, devices_, layers, sizes));
     return std::unique_ptr<CacheMemory>(std::move(cache));
   }
 

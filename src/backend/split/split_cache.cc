@@ -1,29 +1,27 @@
 #include "backend/split/split_cache.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace zinc::split {
 
-Result<std::unique_ptr<SplitCache>> SplitCache::allocate(const PlacedGraph& placed,
+Result<std::unique_ptr<SplitCache>> SplitCache::allocate(std::span<const std::vector<LayerCache>> own,
                                                          std::span<const std::shared_ptr<Backend>> devices,
                                                          std::span<const LayerCache> layers, const CacheSizes& sizes) {
   auto cache = std::make_unique<SplitCache>();
   const std::vector<PageGroup> groups = page_groups(layers);
-  ZINC_CHECK(groups.size() == sizes.n_pages.size());
+  ZINC_CHECK(groups.size() == sizes.n_pages.size() && own.size() == devices.size());
   for (size_t d = 0; d < devices.size(); ++d) {
-    std::vector<LayerCache> own(layers.begin(), layers.end());
-    for (size_t i = 0; i < own.size(); ++i) {
-      if (placed.cache_device(static_cast<int>(i)) != d) own[i] = {};
-    }
     Part part;
     CacheSizes own_sizes = sizes;
     own_sizes.n_pages.clear();
-    for (const PageGroup& group : page_groups(own)) {
+    for (const PageGroup& group : page_groups(own[d])) {
       const auto whole = std::ranges::find(groups, group.window, &PageGroup::window);
       part.groups.push_back(static_cast<int>(whole - groups.begin()));
       own_sizes.n_pages.push_back(sizes.n_pages[static_cast<size_t>(part.groups.back())]);
     }
-    ZINC_TRY(memory, devices[d]->allocate_cache(own, own_sizes));
+    ZINC_TRY(memory, devices[d]->allocate_cache(own[d], own_sizes));
     part.memory = std::move(memory);
     cache->parts_.push_back(std::move(part));
   }

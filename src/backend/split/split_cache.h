@@ -1,18 +1,18 @@
-// The caches of a model whose layers are on several devices. A page or slot is the same id on every device; its bytes
-// are those of the devices one after the other.
+// The caches of a model that is divided over several devices, by layers or by the heads of each layer. A page or slot
+// is the same id on every device; its bytes are those of the devices one after the other.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/split/placed_graph.h"
 
 namespace zinc::split {
 
 class SplitCache final : public CacheMemory {
  public:
-  static Result<std::unique_ptr<SplitCache>> allocate(const PlacedGraph& placed,
+  // `layers`: of the whole model; `own`: what each device has of them.
+  static Result<std::unique_ptr<SplitCache>> allocate(std::span<const std::vector<LayerCache>> own,
                                                       std::span<const std::shared_ptr<Backend>> devices,
                                                       std::span<const LayerCache> layers, const CacheSizes& sizes);
 

@@ -23,16 +23,9 @@ SplitPlan::SplitPlan(const PlacedGraph& placed, SplitCache& cache, std::vector<s
       streamed_(std::move(streamed)),
       bucket_(bucket),
       host_(host) {
-  const size_t n_tokens = static_cast<size_t>(bucket.max_tokens), n_outputs = static_cast<size_t>(bucket.max_outputs);
-  tokens_.reserve(n_tokens);
+  tokens_.reserve(static_cast<size_t>(bucket.max_tokens));
   place_crossing_values();
-  const auto floats_of = [&](Value v) { return v ? static_cast<size_t>(placed.graph.info(v).shape.elems()) : 0; };
-  for (StepResult& result : results_) {  // untouched, this memory is only reserved
-    result.sampled.reserve(n_outputs);
-    result.output_slots.reserve(n_outputs);
-    result.logits.reserve(n_outputs * floats_of(placed.graph.logits()));
-    result.hidden.reserve(n_tokens * floats_of(placed.graph.hidden()));
-  }
+  for (StepResult& result : results_) result.reserve(placed.graph, bucket);
 }
 
 // The outputs of a stage are the inputs of the next one as they are.
@@ -91,9 +84,7 @@ void SplitPlan::place_crossing_values() {
 size_t SplitPlan::host_bytes() const {
   size_t n = (joined_.capacity() + divided_.capacity() + merged_.capacity()) * sizeof(float);
   for (const std::vector<float>& buffer : buffers_) n += buffer.capacity() * sizeof(float);
-  for (const StepResult& result : results_) {
-    n += (result.logits.capacity() + result.hidden.capacity()) * sizeof(float);
-  }
+  for (const StepResult& result : results_) n += result.host_bytes();
   return n;
 }
 
@@ -157,31 +148,12 @@ bool SplitPlan::must_wait_for_previous(const StepInputs& inputs) const {
 
 void SplitPlan::start(const StepInputs& inputs) {
   ZINC_CHECK(n_started_ - n_waited_ < results_.size());
-  if (must_wait_for_previous(inputs)) {  // its outputs must outlive the next step's start
+  if (must_wait_for_previous(inputs)) {
     StepResult& previous = results_[n_waited_ % results_.size()];
-    if (const Result<StepOutput> out = finish_step(previous); out.ok()) {
-      previous.sampled.assign(out.value().sampled.begin(), out.value().sampled.end());
-      previous.logits.assign(out.value().logits.begin(), out.value().logits.end());
-      previous.hidden.assign(out.value().hidden.begin(), out.value().hidden.end());
-    }
-    previous.is_copied = true;
+    previous.copy(finish_step(previous));
   }
   StepResult& result = results_[n_started_++ % results_.size()];
-  result.is_copied = false;
-  result.error.reset();
-  result.output_slots.clear();
-  tokens_.assign(inputs.tokens.begin(), inputs.tokens.end());
-  size_t r = 0;
-  for (size_t s = 0; s < inputs.slots.size(); ++s) {
-    for (int32_t t = inputs.seq_begin[s]; t < inputs.seq_begin[s + 1]; ++t) {
-      if (TokenId& token = tokens_[static_cast<size_t>(t)]; token == kFromDevice) {
-        token = cache_.last_sampled(inputs.slots[s]);
-      }
-      for (; r < inputs.output_rows.size() && inputs.output_rows[r] == t; ++r) {
-        result.output_slots.push_back(inputs.slots[s]);
-      }
-    }
-  }
+  result.begin(inputs, cache_, tokens_);
   if (Status s = run_stages(inputs); !s.ok()) result.error = s.error();
 }
 
@@ -297,24 +269,15 @@ Status SplitPlan::run_stages(const StepInputs& in) {
 // Waits for the last stage.
 Result<StepOutput> SplitPlan::finish_step(StepResult& result) {
   if (result.error) return *result.error;
-  Result<StepOutput> out = plans_.back()->wait();
-  if (!out.ok()) {
-    result.error = out.error();
-    return out;
-  }
-  if (bucket_.time_kernels) keep_kernel_times(plans_.size() - 1, *plans_.back());
-  for (size_t r = 0; r < result.output_slots.size(); ++r) {
-    cache_.last_sampled(result.output_slots[r]) = out.value().sampled[r];
-  }
+  Result<StepOutput> out = result.finish(plans_.back()->wait(), cache_);
+  if (out.ok() && bucket_.time_kernels) keep_kernel_times(plans_.size() - 1, *plans_.back());
   return out;
 }
 
 Result<StepOutput> SplitPlan::wait() {
   ZINC_CHECK(n_waited_ < n_started_);
   StepResult& result = results_[n_waited_++ % results_.size()];
-  if (!result.is_copied) return finish_step(result);
-  if (result.error) return *result.error;
-  return StepOutput{result.sampled, result.logits, result.hidden};
+  return result.is_copied ? result.copied() : finish_step(result);
 }
 
 std::span<const float> SplitPlan::value(Value v) const {

@@ -9,6 +9,7 @@
 #include "backend/plan.h"
 #include "backend/split/placed_graph.h"
 #include "backend/split/split_cache.h"
+#include "backend/split/step_result.h"
 #include "backend/split/step_rows.h"
 
 namespace zinc::split {
@@ -33,13 +34,6 @@ class SplitPlan final : public Plan {
   Status wait_until_prepared() override;
 
  private:
-  struct StepResult {
-    std::vector<TokenId> sampled;
-    std::vector<float> logits, hidden;
-    std::vector<int32_t> output_slots;  // of the sequence of each output row
-    std::optional<Error> error;
-    bool is_copied = false;  // out of the last stage's plan
-  };
   void place_crossing_values();
   size_t host_bytes() const;
   bool passes_through(size_t stage) const;
