@@ -62,6 +62,7 @@ class Graph {
  private:
   friend class GraphBuilder;
   friend class GraphSplitter;
+  friend class GraphBlob;
   std::vector<Node> nodes_;
   std::vector<ValueInfo> values_;
   std::vector<LayerCache> caches_;
