@@ -1,4 +1,5 @@
-// Values as bytes in memory, for another process of the same program: their layout is the compiler's. A reader takes them in the order in which they were written; reading more than was written aborts.
+// Values as bytes in memory, for another process of the same program: their layout is the compiler's. A reader takes
+// them in the order in which they were written; reading more than was written aborts.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +18,14 @@ namespace zinc {
 class BlobWriter {
  public:
   template <class T>
-    requires std::is_trivially_copyable_v<T>
+  requires std::is_trivially_copyable_v<T>
   void put(const T& value) {
     const auto bytes = std::as_bytes(std::span(&value, 1));
     bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
   }
   // The number of elements, and their bytes.
   template <class T>
-    requires std::is_trivially_copyable_v<T>
+  requires std::is_trivially_copyable_v<T>
   void put_all(std::span<const T> values) {
     put(uint64_t{values.size()});
     const auto bytes = std::as_bytes(values);
@@ -44,14 +45,13 @@ class BlobReader {
   explicit BlobReader(std::span<const std::byte> bytes) : rest_(bytes) {}
 
   template <class T>
-    requires std::is_trivially_copyable_v<T>
-  T get() {
+  requires std::is_trivially_copyable_v<T> T get() {
     T value;
     std::memcpy(&value, next(sizeof(T)).data(), sizeof(T));
     return value;
   }
   template <class T>
-    requires std::is_trivially_copyable_v<T>
+  requires std::is_trivially_copyable_v<T>
   void get_all(std::vector<T>& values) {
     const uint64_t n = get<uint64_t>();
     ZINC_CHECK(n <= rest_.size() / sizeof(T));

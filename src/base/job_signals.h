@@ -5,8 +5,8 @@
 namespace zinc {
 
 void watch_sigcont();
-bool take_sigcont();  // whether SIGCONT has arrived since the last call; any thread
-void ignore_termination_signals();  // SIGTERM, SIGINT and SIGHUP
+bool take_sigcont();                       // whether SIGCONT has arrived since the last call; any thread
+void ignore_termination_signals();         // SIGTERM, SIGINT and SIGHUP
 [[noreturn]] void exit_at_once(int code);  // without destructors; any thread
 
 }  // namespace zinc

@@ -24,8 +24,8 @@ Result<EngineMemory> plan_engine_memory(const ModelInstance& model, const Memory
 Result<std::vector<ModelMemory>> least_engine_memory(const ModelInstance& model, const EngineOptions& options);
 inline constexpr int kLeastContext = 4096;  // positions of a model that is split automatically, if it has so many
 
-// The memory of a model's devices by what it has to fit: each device, and behind them each host of which several devices
-// take the memory.
+// The memory of a model's devices by what it has to fit: each device, and behind them each host of which several
+// devices take the memory.
 std::vector<ModelMemory> with_shared_host(const ModelInstance& model, std::span<const ModelMemory> devices);
 MemoryLimits with_shared_host(const ModelInstance& model, const MemoryLimits& limits);
 // "cpu and vulkan, which share the host's memory": the devices of such a host, by its number among them.

@@ -38,8 +38,6 @@ Result<Sha256::Digest> fingerprint_of(const ModelInstance& model, std::string_vi
   return hash.finish();
 }
 
-Result<Sha256::Digest> fingerprint_of(const GgufFile& file) {
-  return fingerprint_of_files(file.shard_names());
-}
+Result<Sha256::Digest> fingerprint_of(const GgufFile& file) { return fingerprint_of_files(file.shard_names()); }
 
 }  // namespace zinc

@@ -20,12 +20,11 @@ const EngineOptions kOptions = {.max_sequences = 3, .context = 256, .step_tokens
 class SplitHostsTest : public testing::TestWithParam<const char*> {
  protected:
   static std::unique_ptr<Engine> engine(mpi::World* world, const EngineOptions& options, Draft draft = Draft::skip) {
-    ModelInstance model = std::move(ModelInstance::load(model_path(GetParam()), {.backend = "cpu",
-                                                                                 .n_threads = 1,
-                                                                                 .kv_format = find_format("f16"),
-                                                                                 .draft = draft,
-                                                                                 .world = world})
-                                        .value());
+    ModelInstance model = std::move(
+        ModelInstance::load(
+            model_path(GetParam()),
+            {.backend = "cpu", .n_threads = 1, .kv_format = find_format("f16"), .draft = draft, .world = world})
+            .value());
     EXPECT_EQ(model.devices().size(), world ? static_cast<size_t>(world->size()) : 1);
     return std::move(Engine::create(std::move(model), options).value());
   }

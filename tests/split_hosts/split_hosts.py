@@ -215,7 +215,7 @@ class LostProcesses(unittest.TestCase):
         return code, time.monotonic() - since
 
     def lose_worker(self, moment_s):
-        """Five clients, of whom two wait for the others: each one gets an error."""
+        """Five clients, two of which wait for the others: each one gets an error."""
         with Server("--parallel", "3", "-c", "8192") as server, concurrent.futures.ThreadPoolExecutor(6) as threads:
             clients = [threads.submit(server.chat, f"Question {i}: " + "tell me a story. " * 40, 7000, stream=i % 2 == 0) for i in range(5)]
             time.sleep(moment_s)

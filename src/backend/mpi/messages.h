@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "base/blob.h"
 #include "backend/step.h"
+#include "base/blob.h"
 
 namespace zinc::mpi {
 

@@ -97,8 +97,7 @@ class RemoteCache final : public CacheMemory {
 // A step is one request and one reply. The worker runs a step when the one before it has ended.
 class RemotePlan final : public Plan {
  public:
-  RemotePlan(RemoteRank& rank, ObjectId id, BlobReader sizes)
-      : object_(rank, id), device_bytes_(sizes.get<size_t>()) {}
+  RemotePlan(RemoteRank& rank, ObjectId id, BlobReader sizes) : object_(rank, id), device_bytes_(sizes.get<size_t>()) {}
   ObjectId id() const { return object_.id(); }
   size_t device_bytes() const override { return device_bytes_; }
 

@@ -12,7 +12,8 @@ struct RemoteDevice {
   size_t available_bytes = 0;
 };
 
-// `name`: as of open_backend, or empty for the worker's fastest. Of several ranks on a host, each gets a GPU of its own.
+// `name`: as of open_backend, or empty for the worker's fastest. Of several ranks on a host, each gets a GPU of its
+// own.
 Result<RemoteDevice> open_remote_device(RemoteRank& rank, std::string_view name, int n_threads);
 
 // The device that a rank opens if the user asks for `name`.

@@ -35,7 +35,8 @@ World::World(const OpenMpi& mpi, int rank, int size) : mpi_(mpi), rank_(rank) {
     peers_.push_back(std::make_unique<Peer>());
     peers_.back()->heartbeat.request = mpi_.no_request;
   }
-  peer(rank).host = {.name = line_of("/proc/sys/kernel/hostname"), .boot_id = line_of("/proc/sys/kernel/random/boot_id")};
+  peer(rank).host = {.name = line_of("/proc/sys/kernel/hostname"),
+                     .boot_id = line_of("/proc/sys/kernel/random/boot_id")};
 }
 
 World* World::joined() { return g_world; }

@@ -34,8 +34,8 @@ class World {
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(peers_.size()); }
   const Host& host(int rank) const { return peers_[static_cast<size_t>(rank)]->host; }  // on a worker: only its own
-  std::string name_of(int rank) const;  // "rank 1 (node7)"
-  int local_rank(int rank) const;       // its number among the ranks of its host
+  std::string name_of(int rank) const;                                                  // "rank 1 (node7)"
+  int local_rank(int rank) const;  // its number among the ranks of its host
   int n_local_ranks(int rank) const;
 
   Status send(int rank, Message message);  // returns when the message has left
