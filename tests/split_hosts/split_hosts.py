@@ -35,6 +35,7 @@ HYBRID = str(MODELS / "qwen35-f16.gguf")
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none"]
 ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 DEADLINE_S = 90
+MANY_KILLS = 20  # with so many, also the slow tests
 END_S = 15  # from the loss of a process until none is left
 
 
@@ -208,12 +209,13 @@ class Server:
         return self.errors.read()
 
 
-class LostProcesses(unittest.TestCase):
-    def wait_for_the_end(self, server, since):
-        code = server.process.wait(END_S)
-        wait_until("no process is left", lambda: not any(map(is_running, server.ranks)), END_S)
-        return code, time.monotonic() - since
+def wait_for_the_end(server, since):
+    code = server.process.wait(END_S)
+    wait_until("no process is left", lambda: not any(map(is_running, server.ranks)), END_S)
+    return code, time.monotonic() - since
 
+
+class LostProcesses(unittest.TestCase):
     def lose_worker(self, moment_s):
         """Five clients, two of which wait for the others: each one gets an error."""
         with Server("--parallel", "3", "-c", "8192") as server, concurrent.futures.ThreadPoolExecutor(6) as threads:
@@ -231,7 +233,7 @@ class LostProcesses(unittest.TestCase):
 
             threads.submit(poll).result()
             replies = [client.result() for client in clients]
-            code, seconds = self.wait_for_the_end(server, killed)
+            code, seconds = wait_for_the_end(server, killed)
             for status, text in replies:
                 self.assertIn(status, (200, 500, 503), text[-300:])  # 200: a stream that had begun
                 self.assertIn('"error"', text[-600:])
@@ -249,7 +251,7 @@ class LostProcesses(unittest.TestCase):
     def test_a_lost_worker_of_an_idle_server(self):
         with Server() as server:
             os.kill(server.ranks[1], signal.SIGKILL)
-            code, _ = self.wait_for_the_end(server, time.monotonic())
+            code, _ = wait_for_the_end(server, time.monotonic())
             self.assertNotEqual(code, 0)
             self.assertIn("is lost", server.read_errors())
 
@@ -259,7 +261,7 @@ class LostProcesses(unittest.TestCase):
             client.start()
             time.sleep(0.3)
             os.kill(server.ranks[0], signal.SIGKILL)
-            code, _ = self.wait_for_the_end(server, time.monotonic())
+            code, _ = wait_for_the_end(server, time.monotonic())
             self.assertNotEqual(code, 0)
             client.join()
 
@@ -271,8 +273,24 @@ class LostProcesses(unittest.TestCase):
             status, text = client.result()
             self.assertEqual(status, 200)
             self.assertTrue(text.endswith("data: [DONE]\n\n"), text[-200:])
-            code, _ = self.wait_for_the_end(server, time.monotonic())
+            code, _ = wait_for_the_end(server, time.monotonic())
             self.assertEqual(code, 0, server.read_errors())
+
+
+class SilentProcesses(unittest.TestCase if ARGUMENTS.kills >= MANY_KILLS else object):
+    """As after a broken cable: mpirun sees nothing, and only heartbeats tell. Takes 20 s."""
+
+    def test_a_worker_that_falls_silent(self):
+        with Server("-c", "8192") as server:
+            os.kill(server.ranks[1], signal.SIGSTOP)
+            stopped = time.monotonic()
+            status, text = server.chat("Tell me a story.", 7000, True)
+            self.assertEqual(status, 200)
+            self.assertIn("no heartbeat for 15", text[-600:])
+            self.assertEqual(server.ask("/health")[0], 503)
+            code, seconds = wait_for_the_end(server, stopped)
+            self.assertNotEqual(code, 0)
+            self.assertLess(seconds, 25)
 
 
 if __name__ == "__main__":
