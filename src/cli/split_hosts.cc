@@ -45,6 +45,9 @@ Status run_split_over_hosts(const std::function<Status()>& command) {
                 "(docs/devices.md)",
                 kSplitHostsOption);
   }
+  // Where ranks share cores, Open MPI would yield at every call; our loops sleep instead (mpi/backoff.h).
+  constexpr int kKeepUsersChoice = 0;
+  ::setenv("OMPI_MCA_mpi_yield_when_idle", "0", kKeepUsersChoice);
   ZINC_TRY(joined, mpi::World::join());
   mpi::World& world = *joined;
   if (world.rank() > 0) return run_device(world);

@@ -119,7 +119,10 @@ Status Placer::open_ranks() {
     const int rank = (i + 1) % n_ranks;
     const size_t r = static_cast<size_t>(rank);
     ZINC_TRY(device, open_rank(rank, names.empty() ? "" : names.size() == 1 ? names[0] : names[r]));
-    const double memory = static_cast<double>(std::max<size_t>(1, device.memory_limit));
+    // All of a host's memory: what is free changes from start to start, and a saved prefix cache is for one placement.
+    const bool is_dedicated = device.device.has_dedicated_memory;
+    const size_t n_bytes = is_dedicated ? device.memory_limit : device.device.memory_bytes;
+    const double memory = static_cast<double>(std::max<size_t>(1, n_bytes));
     opened.emplace_back(std::move(device), wanted.split.empty() ? memory : wanted.split[r]);
   }
   std::stable_partition(opened.begin(), opened.end(), [](const auto& device) { return !device.first.is_gpu(); });
