@@ -16,6 +16,7 @@ LAYERS = {  # folder: folders it may include (itself is always allowed)
     "backend/reference": "base tensor graph backend",
     "backend/cpu": "base tensor graph backend",
     "backend/split": "base tensor graph backend",
+    "backend/mpi": "base tensor graph backend",
     "backend/gpu/params": "",  # declarations that kernels share with their hosts
     "backend/simt": "backend/gpu/params",  # device code: includes nothing else of ours
     "backend/gpu": "base tensor graph backend backend/gpu/params",
@@ -25,12 +26,12 @@ LAYERS = {  # folder: folders it may include (itself is always allowed)
     "cache": "base graph backend",
     "sample": "base graph text",
     "constrain": "base text sample",
-    "engine": "base tensor gguf text graph model backend backend/split cache sample constrain",
+    "engine": "base tensor gguf text graph model backend backend/split backend/mpi cache sample constrain",
     "hub": "base tensor gguf graph model",
     "convert": "base tensor gguf text model",
     "chat": "base gguf text graph sample constrain engine",
     "server": "base text graph constrain engine chat hub",
-    "cli": "base tensor gguf text graph model backend sample constrain engine chat hub server convert",
+    "cli": "base tensor gguf text graph model backend backend/mpi sample constrain engine chat hub server convert",
 }
 SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".mm", ".metal"}
 

@@ -100,9 +100,10 @@ missing_for() {
       has_module jsonschema || echo python3-jsonschema
       missing_for deb
       ;;
-    maintainer) # proves that the Vulkan kernels are what their sources give, that releases run in bare systems, and replicas
+    maintainer) # proves that the Vulkan kernels are what their sources give, that releases run in bare systems, replicas, split hosts
       has_command cargo || echo cargo
       has_command curl || echo curl
+      has_command mpirun || echo openmpi-bin
       has_command haproxy || [ -x /usr/sbin/haproxy ] || echo haproxy
       missing_for dist
       missing_for bare-system

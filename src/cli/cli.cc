@@ -16,6 +16,7 @@
 #include "cli/hub_settings.h"
 #include "cli/output.h"
 #include "cli/sanitize_line.h"
+#include "cli/split_hosts.h"
 #include "cli/thinking_options.h"
 #include "cli/usage_error.h"
 
@@ -105,7 +106,8 @@ int run_cli(int argc, char** argv) {
     print_stderr(usage_error(app, error));
     return kExitUsage;
   }
-  const Status status = run_command(chosen);
+  const Status status =
+      run_command(is_split_over_hosts(app) ? [&chosen] { return run_split_over_hosts(chosen); } : chosen);
   if (status.ok()) return 0;
   print_stderr(fmt::format("zinc: {}", sanitize_line(status.error().message)));
   return status.error().code == ErrorCode::cancelled ? kExitInterrupted : kExitFailure;

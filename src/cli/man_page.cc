@@ -92,6 +92,9 @@ as used by pip, Ollama and curl
 \fBNO_COLOR\fR, \fBFORCE_COLOR\fR
 disable colors; force colors even if standard output is not a terminal
 .TP
+\fBOMPI_COMM_WORLD_SIZE\fR, \fBPMIX_RANK\fR
+set by mpirun and srun: \fB\-\-split\-hosts\fR needs one of them
+.TP
 \fBZINC_API_KEY\fR
 API key of the server, as \fB\-\-api\-key\fR of \fBserve\fR, \fBbench serve\fR, \fBps\fR and \fBstop\fR
 .TP

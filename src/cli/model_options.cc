@@ -10,6 +10,7 @@
 #include "cli/model_file.h"
 #include "cli/number_in_range.h"
 #include "cli/output.h"
+#include "cli/split_hosts.h"
 #include "engine/placement.h"
 #include "tensor/format.h"
 #include "text/chat_template.h"
@@ -170,8 +171,15 @@ void declare_backend_options(CLI::App& app, ModelOptions& options) {
   declare_kv_option(app, options.kv_format, "the backend's own");
 }
 
+void declare_split_hosts_option(CLI::App& app, ModelOptions& options) {
+  app.add_flag(std::string(kSplitHostsOption), options.splits_hosts,
+               "split the model's layers over the processes of mpirun, one device each, on one or several machines "
+               "(docs/devices.md)");
+}
+
 void declare_model_options(CLI::App& app, ModelOptions& options) {
   declare_backend_options(app, options);
+  declare_split_hosts_option(app, options);
   app.add_option("-t,--threads", options.n_threads, "CPU threads (0: one per core)")
       ->capture_default_str()
       ->check(number_in_range(0, 1024));
@@ -205,6 +213,7 @@ Result<ModelInstance> open_model_for(const ModelOptions& options, Draft draft, c
                                     .draft = draft,
                                     .chat_template = std::move(chat_template),
                                     .placement = options.placement,
+                                    .world = options.splits_hosts ? mpi::World::joined() : nullptr,
                                     .engine = engine});
 }
 

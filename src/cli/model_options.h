@@ -18,6 +18,7 @@ struct ModelOptions {
   PlacementOptions placement = {};
   std::string kv_format;  // empty: the backend's default
   int n_threads = 0;
+  bool splits_hosts = false;  // over the processes of mpirun
   std::string chat_template;  // file that replaces the model's chat template; empty: the model's own
 };
 
@@ -25,7 +26,9 @@ struct ModelOptions {
 void declare_kv_option(CLI::App& app, std::string& kv_format, std::string_view default_text);
 // Declares --device (alias --backend), --gpu-layers, --gpu-memory, --split and --kv.
 void declare_backend_options(CLI::App& app, ModelOptions& options);
-// The same and --threads.
+// Declares --split-hosts, which cli.cc acts upon before the command runs.
+void declare_split_hosts_option(CLI::App& app, ModelOptions& options);
+// All of these and --threads.
 void declare_model_options(CLI::App& app, ModelOptions& options);
 // Declares --chat-template, for commands that render conversations.
 void declare_chat_template_option(CLI::App& app, ModelOptions& options);

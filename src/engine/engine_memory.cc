@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <optional>
 
 #include "base/format_memory.h"
@@ -220,39 +221,48 @@ size_t tightest(std::span<const ModelMemory> memory, const MemoryLimits& limits)
   return tightest;
 }
 
-std::vector<size_t> devices_in_host_memory(const ModelInstance& model) {
-  std::vector<size_t> devices;
+// The devices in the memory of one host, for each host that has several.
+std::vector<std::vector<size_t>> devices_in_host_memory(const ModelInstance& model) {
+  std::map<std::string_view, std::vector<size_t>> by_host;
   for (size_t d = 0; d < model.devices().size(); ++d) {
-    if (!model.devices()[d].device.has_dedicated_memory) devices.push_back(d);
+    const ModelDevice& device = model.devices()[d];
+    if (!device.device.has_dedicated_memory) by_host[device.host].push_back(d);
   }
-  return devices;
+  std::vector<std::vector<size_t>> sharing;
+  for (auto& [host, devices] : by_host) {
+    if (devices.size() > 1) sharing.push_back(std::move(devices));
+  }
+  return sharing;
 }
 
 }  // namespace
 
 std::vector<ModelMemory> with_shared_host(const ModelInstance& model, std::span<const ModelMemory> devices) {
   std::vector<ModelMemory> all(devices.begin(), devices.end());
-  std::vector<ModelMemory> sharing;
-  for (const size_t d : devices_in_host_memory(model)) sharing.push_back(devices[d]);
-  if (sharing.size() < 2) return all;
-  all.push_back(sum_of(sharing));
-  all.back().upload_bytes = std::ranges::max(sharing, {}, &ModelMemory::upload_bytes).upload_bytes;  // one by one
+  for (const std::vector<size_t>& of_host : devices_in_host_memory(model)) {
+    std::vector<ModelMemory> sharing;
+    for (const size_t d : of_host) sharing.push_back(devices[d]);
+    all.push_back(sum_of(sharing));
+    all.back().upload_bytes = std::ranges::max(sharing, {}, &ModelMemory::upload_bytes).upload_bytes;  // one by one
+  }
   return all;
 }
 
 MemoryLimits with_shared_host(const ModelInstance& model, const MemoryLimits& limits) {
   std::vector<size_t> all;
   for (size_t d = 0; d < model.devices().size(); ++d) all.push_back(limits[d]);
-  size_t of_host = 0;
-  const std::vector<size_t> sharing = devices_in_host_memory(model);
-  for (const size_t d : sharing) of_host = std::max(of_host, limits[d]);
-  if (sharing.size() > 1) all.push_back(of_host);
+  for (const std::vector<size_t>& sharing : devices_in_host_memory(model)) {
+    size_t of_host = 0;
+    for (const size_t d : sharing) of_host = std::max(of_host, limits[d]);
+    all.push_back(of_host);
+  }
   return all;
 }
 
-std::string shared_host_text(const ModelInstance& model) {
+std::string shared_host_text(const ModelInstance& model, size_t host) {
   std::string names;
-  for (const size_t d : devices_in_host_memory(model)) {
+  const std::vector<std::vector<size_t>> sharing = devices_in_host_memory(model);
+  for (const size_t d : sharing[host]) {
     names += (names.empty() ? "" : " and ") + model.devices()[d].name;
   }
   return names + ", which share the host's memory";

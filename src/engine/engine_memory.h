@@ -24,12 +24,12 @@ Result<EngineMemory> plan_engine_memory(const ModelInstance& model, const Memory
 Result<std::vector<ModelMemory>> least_engine_memory(const ModelInstance& model, const EngineOptions& options);
 inline constexpr int kLeastContext = 4096;  // positions of a model that is split automatically, if it has so many
 
-// The memory of a model's devices by what it has to fit: each device, and behind them the host, if several devices take
-// its memory.
+// The memory of a model's devices by what it has to fit: each device, and behind them each host of which several
+// devices take the memory.
 std::vector<ModelMemory> with_shared_host(const ModelInstance& model, std::span<const ModelMemory> devices);
 MemoryLimits with_shared_host(const ModelInstance& model, const MemoryLimits& limits);
-// "cpu and vulkan, which share the host's memory": the devices of the host's entry.
-std::string shared_host_text(const ModelInstance& model);
+// "cpu and vulkan, which share the host's memory": the devices of such a host, by its number among them.
+std::string shared_host_text(const ModelInstance& model, size_t host);
 
 // The least limit with which plan_engine_memory grants this memory, if EngineOptions::cache_bytes is 0: the cache may
 // take half of what the model leaves.

@@ -11,9 +11,17 @@ Status ModelInstance::read(const std::filesystem::path& path, Draft draft) {
   path_ = path;
   ZINC_TRY(file, GgufFile::open(path));
   file_ = std::make_unique<GgufFile>(std::move(file));
+  ZINC_TRY(shared, share(*file_));
+  shared_file_ = std::move(shared);
   ZINC_TRY(model, read_model(*file_, draft));
   model_ = std::make_unique<Model>(std::move(model));
   return ok_status();
+}
+
+// nullptr: the model runs on this host alone.
+Result<std::unique_ptr<mpi::RemoteFile>> ModelInstance::share(const GgufFile& file) const {
+  if (!world_) return std::unique_ptr<mpi::RemoteFile>();
+  return mpi::RemoteFile::open(*world_, file.shard_names(), file.shard_bytes());
 }
 
 int ModelInstance::scan_chunk_tokens(int step_tokens) const {
@@ -101,6 +109,7 @@ void ModelInstance::merge_devices() {
 Result<ModelInstance> ModelInstance::open(const std::filesystem::path& path, const LoadOptions& options) {
   ModelInstance instance;
   instance.chat_template_ = options.chat_template;
+  instance.world_ = options.world;
   if (Status s = instance.read(path, options.draft); !s.ok()) return s.error();
   if (Status s = Placer(instance, options).place(); !s.ok()) return s.error();
   return instance;
@@ -108,6 +117,7 @@ Result<ModelInstance> ModelInstance::open(const std::filesystem::path& path, con
 
 Result<ModelInstance> ModelInstance::open_beside(const ModelInstance& other, const std::filesystem::path& path) {
   ModelInstance instance;
+  instance.world_ = other.world_;
   if (Status s = instance.read(path, Draft::skip); !s.ok()) return s.error();
   instance.kv_format_ = other.kv_format_;
   if (Status fits = check_kv_blocks(*instance.kv_format_, instance.model_->caches); !fits.ok()) return fits.error();
@@ -126,6 +136,8 @@ Status ModelInstance::add_mtp_file(const std::filesystem::path& path) {
   ZINC_CHECK(!weights_);
   ZINC_TRY(file, GgufFile::open(path));
   mtp_file_ = std::make_unique<GgufFile>(std::move(file));
+  ZINC_TRY(shared, share(*mtp_file_));
+  shared_mtp_file_ = std::move(shared);
   ZINC_TRY(draft, read_mtp_file(*mtp_file_, *model_));
   model_->draft = std::move(draft);
   if (Status s = lay_out(); !s.ok()) return s;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/mpi/remote_rank.h"
 #include "backend/split/split_backend.h"
 #include "backend/split/tensor_backend.h"
 #include "gguf/gguf_file.h"
@@ -46,6 +47,8 @@ struct LoadOptions {
   Draft draft = Draft::skip;
   std::string chat_template = {};  // replaces the file's chat template; empty: the file's own
   PlacementOptions placement = {};
+  // Splits the model over all ranks, one device each. nullptr: it runs on this machine.
+  mpi::World* world = nullptr;
   const EngineOptions* engine = nullptr;  // room for it is left on each device of a split; nullptr: for one request
 };
 
@@ -71,6 +74,7 @@ struct ModelDevice {
   const BackendInfo* info = nullptr;
   std::shared_ptr<Backend> backend;
   DeviceInfo device;
+  std::string host = {};  // mpi::Host::boot_id of a model that is split over hosts
   size_t memory_limit = 0;
   int n_expert_layers = 0;            // of other devices, whose routed experts run on it
   int first_layer = 0, n_layers = 0;  // that run on it; the first device also embeds, the last one has the output head
@@ -138,6 +142,7 @@ class ModelInstance {
   friend class Placer;
   ModelInstance() = default;
   Status read(const std::filesystem::path& path, Draft draft);
+  Result<std::unique_ptr<mpi::RemoteFile>> share(const GgufFile& file) const;
   Status use(std::vector<ModelDevice> devices, split::Stages stages);
   Status use_tensor_parallel(std::vector<ModelDevice> devices, std::shared_ptr<ShardedGraph> shards);
   void merge_devices();
@@ -147,6 +152,8 @@ class ModelInstance {
   std::vector<const Graph*> graphs() const;
   void release_file_pages() const;
   std::unique_ptr<GgufFile> file_, mtp_file_;  // pointers, because graphs and plans refer to them across moves
+  mpi::World* world_ = nullptr;
+  std::unique_ptr<mpi::RemoteFile> shared_file_, shared_mtp_file_;  // the same with the other hosts
   std::unique_ptr<Model> model_;
   std::shared_ptr<Backend> backend_;  // of this model, and of those opened beside it
   const BackendInfo* backend_info_ = nullptr;

@@ -7,6 +7,7 @@
 #include <map>
 #include <numeric>
 
+#include "backend/mpi/remote_backend.h"
 #include "base/format_memory.h"
 #include "engine/engine_memory.h"
 #include "engine/split_times.h"
@@ -57,11 +58,80 @@ Status Placer::open_device(const std::string& name) {
   ZINC_TRY(backend, open_backend(name, options_.n_threads));
   device.backend = std::move(backend);
   device.device = device.backend->info();
-  device.memory_limit = options_.memory_limit > 0 ? options_.memory_limit : available_bytes(device.device);
+  set_memory_limit(device, available_bytes(device.device));
+  devices_.push_back(std::move(device));
+  return ok_status();
+}
+
+void Placer::set_memory_limit(ModelDevice& device, size_t available) const {
+  device.memory_limit = options_.memory_limit > 0 ? options_.memory_limit : available;
   if (device.is_gpu() && options_.placement.gpu_memory > 0) {
     device.memory_limit = std::min(device.memory_limit, options_.placement.gpu_memory);
   }
-  devices_.push_back(std::move(device));
+}
+
+// `name`: empty, the fastest there.
+Result<ModelDevice> Placer::open_rank(int rank, std::string_view name) const {
+  mpi::World& world = *options_.world;
+  ModelDevice device;
+  size_t available = 0;
+  if (rank == 0) {
+    device.name = mpi::device_of_rank(name, world.local_rank(0), world.n_local_ranks(0));
+    ZINC_TRY(backend, open_backend(device.name, options_.n_threads));
+    device.backend = std::move(backend);
+    available = available_bytes(device.backend->info());
+  } else {
+    mpi::RemoteRank& remote = *mpi::remote_ranks(world)[static_cast<size_t>(rank - 1)];
+    ZINC_TRY(opened, mpi::open_remote_device(remote, name, options_.n_threads));
+    device.name = opened.name;
+    device.backend = std::move(opened.backend);
+    available = opened.available_bytes;
+  }
+  ZINC_TRY(info, find_backend(device.name));
+  device.info = info;
+  device.name += fmt::format("@{}", rank);
+  device.device = device.backend->info();
+  device.host = world.host(rank).boot_id;
+  set_memory_limit(device, available);
+  return device;
+}
+
+// One device of each rank. Rank 0 has the last layers, if its device is as good as the others: logits and draft graphs
+// are then where the engine is.
+Status Placer::open_ranks() {
+  const int n_ranks = options_.world->size();
+  const PlacementOptions& wanted = options_.placement;
+  const std::vector<std::string> names = split_names(options_.backend);
+  if (names.size() > 1 && std::ssize(names) != n_ranks) {
+    return fail(ErrorCode::invalid_input,
+                "--device lists {} devices, but --split-hosts has {} processes; name one device for all of them, or "
+                "one for each",
+                names.size(), n_ranks);
+  }
+  if (!wanted.split.empty() && std::ssize(wanted.split) != n_ranks) {
+    return fail(ErrorCode::invalid_input, "--split has {} ratios for {} processes; give one for each",
+                wanted.split.size(), n_ranks);
+  }
+  if (wanted.gpu_layers > 0 || wanted.cpu_experts > 0) {
+    return fail(ErrorCode::unsupported, "--split-hosts does not support {}; use --split for the layers of each process",
+                wanted.gpu_layers > 0 ? "--gpu-layers" : "--cpu-experts");
+  }
+  std::vector<std::pair<ModelDevice, double>> opened;
+  for (int i = 0; i < n_ranks; ++i) {
+    const int rank = (i + 1) % n_ranks;
+    const size_t r = static_cast<size_t>(rank);
+    ZINC_TRY(device, open_rank(rank, names.empty() ? "" : names.size() == 1 ? names[0] : names[r]));
+    // All of a host's memory: what is free changes from start to start, and a saved prefix cache is for one placement.
+    const bool is_dedicated = device.device.has_dedicated_memory;
+    const size_t n_bytes = is_dedicated ? device.memory_limit : device.device.memory_bytes;
+    const double memory = static_cast<double>(std::max<size_t>(1, n_bytes));
+    opened.emplace_back(std::move(device), wanted.split.empty() ? memory : wanted.split[r]);
+  }
+  std::stable_partition(opened.begin(), opened.end(), [](const auto& device) { return !device.first.is_gpu(); });
+  for (auto& [device, ratio] : opened) {
+    devices_.push_back(std::move(device));
+    ratios_.push_back(ratio);
+  }
   return ok_status();
 }
 
@@ -267,11 +337,11 @@ Status Placer::check_fit() const {
   const MemoryLimits limits = with_shared_host(model_, model_.memory_limits());
   for (size_t d = 0; d < parts.size(); ++d) {
     if (needed_bytes(parts[d]) <= limits[d]) continue;
-    if (d == memory.size()) {
+    if (d >= memory.size()) {
       return fail(ErrorCode::out_of_memory,
                   "{} does not fit {}: {}, of {} available; use a smaller quantization, a shorter context (-c) or --kv "
                   "q8_0",
-                  model_.path_.string(), shared_host_text(model_), zinc::memory_text(parts[d]),
+                  model_.path_.string(), shared_host_text(model_, d - memory.size()), zinc::memory_text(parts[d]),
                   format_memory(limits[d]));
     }
     const ModelDevice& device = model_.devices_[d];
@@ -403,7 +473,7 @@ Result<bool> Placer::is_tensor_parallel_faster() {
 }
 
 Status Placer::place() {
-  if (Status s = open_devices(); !s.ok()) return s;
+  if (Status s = options_.world ? open_ranks() : open_devices(); !s.ok()) return s;
   if (Status s = choose_kv_format(); !s.ok()) return s;
   if (options_.placement.split_mode == SplitMode::tensor) {
     if (Status s = use_tensor_parallel(); !s.ok()) return s;

@@ -21,6 +21,9 @@ class Placer {
   Status open_devices();
   Status open_device(const std::string& name);
   Status open_other_devices();
+  Status open_ranks();
+  Result<ModelDevice> open_rank(int rank, std::string_view name) const;
+  void set_memory_limit(ModelDevice& device, size_t available) const;
   Status choose_kv_format();
   struct Choice {
     std::vector<int> n_layers;  // of each device

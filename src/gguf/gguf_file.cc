@@ -189,6 +189,12 @@ Status GgufFile::check_next_shard(const GgufShard& shard, std::string_view name,
               n_shards, found_number, found_count);
 }
 
+std::vector<std::span<const std::byte>> GgufFile::shard_bytes() const {
+  std::vector<std::span<const std::byte>> all;
+  for (const MappedFile& shard : mapped_) all.push_back(shard.bytes());
+  return all;
+}
+
 void GgufFile::release_pages(std::span<const std::byte> part) const {
   for (const MappedFile& shard : mapped_) shard.release_pages(part);
 }

@@ -30,6 +30,7 @@ class GgufFile {
   const std::vector<std::pair<std::string_view, GgufValue>>& metadata() const { return metadata_; }  // in file order
   const std::vector<GgufTensor>& tensors() const { return tensors_; }           // in file order, shard after shard
   const std::vector<std::string>& shard_names() const { return shard_names_; }  // paths, at least one
+  std::vector<std::span<const std::byte>> shard_bytes() const;                  // as they are mapped
   uint64_t file_bytes() const { return file_bytes_; }                           // of all shards together
 
   // Drops the pages of `part` of the file, such as a tensor's bytes, once they were packed elsewhere.

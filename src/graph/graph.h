@@ -63,6 +63,7 @@ class Graph {
   friend class GraphBuilder;
   friend class GraphSplitter;
   friend class GraphSharder;
+  friend class GraphBlob;
   std::vector<Node> nodes_;
   std::vector<ValueInfo> values_;
   std::vector<LayerCache> caches_;

@@ -476,18 +476,22 @@ void Api::show_health(std::shared_ptr<Reply> reply) const {
     n_active += stats.n_prefilling + stats.n_decoding;
     n_queued += stats.n_waiting;
   }
-  send_json({{"status", loop_.is_draining() ? "draining"
-                        : is_loading()      ? "loading"
-                                            : "ok"},
-             {"model", models_.names()},
-             {"active_requests", n_active},
-             {"queued_requests", n_queued},
-             {"connections", loop_.n_connections()},
-             {"uptime_seconds", uptime_s()}},
-            *reply);
+  json::object body = {{"status", !failure_.empty()     ? "error"
+                                  : loop_.is_draining() ? "draining"
+                                  : is_loading()        ? "loading"
+                                                        : "ok"},
+                       {"model", models_.names()},
+                       {"active_requests", n_active},
+                       {"queued_requests", n_queued},
+                       {"connections", loop_.n_connections()},
+                       {"uptime_seconds", uptime_s()}};
+  if (failure_.empty()) return send_json(body, *reply);
+  body["error"] = failure_;
+  reply->send({.status = 503, .body = to_json(body)});
 }
 
 void Api::show_ready(std::shared_ptr<Reply> reply) const {
+  if (!failure_.empty()) return reply->send(error_response(http_error(503, failure_), ErrorFormat::openai));
   if (!loop_.is_draining() && !is_loading()) return send_json({{"status", "ready"}}, *reply);
   const ApiError error =
       http_error(503, is_loading() ? "the model is being loaded" : "the server is shutting down; retry later");

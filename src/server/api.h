@@ -60,6 +60,8 @@ class Api {
   void set_named_keys(const std::vector<ApiKeyOptions>& keys) { access_.set_named_keys(keys); }
   // The error response if the headers alone are enough to reject a request: access denied, or no such route.
   std::optional<HttpResponse> check_headers(const HttpRequest& head) const;
+  // From now on /health and /ready report this error with status 503: the server is about to end.
+  void set_failure(std::string why) { failure_ = std::move(why); }
   static json::object openapi();                                             // the document at /openapi.json
   static HttpResponse protocol_error(int status, std::string_view message);  // malformed HTTP, limits exceeded
 
@@ -151,6 +153,7 @@ class Api {
   WorkerQueue worker_queue_;
   ModelSwap swap_;
   KeepAlive keep_alive_;
+  std::string failure_;  // empty: none
   uint64_t n_requests_ = 0;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   const int64_t started_at_s_;

@@ -250,6 +250,10 @@ void HttpServer::work(std::function<void()> task) { asio::post(state_->worker, s
 void HttpServer::stop() {
   post([state = state_.get()] { state->drain(); });
 }
+void HttpServer::stop_within(std::chrono::milliseconds drain_time) {
+  run_after(drain_time, [state = state_.get()] { state->stop_now(); });
+  stop();
+}
 bool HttpServer::is_draining() const { return state_->host.draining; }
 size_t HttpServer::n_connections() const { return state_->connections.size(); }
 

@@ -55,6 +55,7 @@ class HttpServer {
   void run_after(std::chrono::milliseconds delay, std::function<void()> task);  // runs on the event loop
   void work(std::function<void()> task);  // runs on the worker thread, one task at a time
   void stop();                            // stops accepting, finishes responses in progress, ends run()
+  void stop_within(std::chrono::milliseconds drain_time);  // the same, with this limit instead of limits.drain_time
 
   bool is_draining() const;      // event-loop thread
   size_t n_connections() const;  // event-loop thread

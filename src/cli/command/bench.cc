@@ -465,6 +465,7 @@ std::function<Status()> declare(CLI::App& app) {
   CLI::Option* const list = app.add_flag("--json", options->json, "JSON with every sample")->excludes(table);
   for (CLI::Option* format : {table, list}) format->group("Output format");
   declare_backend_options(app, options->model);
+  declare_split_hosts_option(app, options->model);
   declare_trace_options(app, options->trace);
   check_usage(app, [options] { return check_combination(*options); });
   app.footer(

@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "backend/mpi/world.h"
 #include "base/atomic_file.h"
 #include "base/deferred_sigint.h"
 #include "base/pluralize.h"
@@ -255,6 +256,15 @@ class Startup {
       });
     }
   }
+  // A process of --split-hosts is lost: the engine ends its requests with this error. For a moment /health reports it.
+  void lose(const Error& why) {
+    static constexpr std::chrono::milliseconds kNotice(500), kDrainTime(2000);
+    if (!status_.ok()) return;
+    status_ = why;
+    print_stderr("zinc: " + why.message);
+    api_.set_failure(why.message);
+    server_.run_after(kNotice, [this] { server_.stop_within(kDrainTime); });
+  }
   const Status& status() const { return status_; }  // after HttpServer::run()
 
  private:
@@ -346,7 +356,12 @@ Status serve(Options& options) {
     server->watch_hangup([&options, &api] { reload_keys(options.named_key_file, api); });
   Startup startup(options, *server, api, library, models);
   startup.load(named);
+  mpi::World* const world = options.model.splits_hosts ? mpi::World::joined() : nullptr;
+  if (world) {
+    world->set_on_lost([&](const Error& why) { server->post([&startup, why] { startup.lose(why); }); });
+  }
   server->run();
+  if (world) world->set_on_lost({});
   // Before the Api is destroyed: the engines report the end of running requests to it.
   Status saved = options.cache_folder.empty() || !startup.status().ok() ? ok_status() : library.stop_and_save();
   library.stop();
