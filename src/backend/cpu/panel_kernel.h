@@ -16,6 +16,16 @@ inline uint32_t word_at(const void* bytes, size_t word) {
 }
 inline void put_word(uint8_t* vector, size_t row, uint32_t word) { std::memcpy(vector + row * 4, &word, 4); }
 
+// Bit `from` of every byte to bit `to`. Bits cross byte boundaries: mask the result.
+template <int from, int to>
+B b_move_bit(B bits) {
+  if constexpr (from < to) {
+    return b_shift_left<to - from>(bits);
+  } else {
+    return b_shift_right<from - to>(bits);
+  }
+}
+
 // Block: template <int N> static void multiply(const uint8_t* w, size_t block, const TokenActivation* x, F (&acc)[N]).
 template <class Block, int N>
 void multiply_panel(const uint8_t* panel, size_t n_blocks, const TokenActivation* activations, float* const* out) {
