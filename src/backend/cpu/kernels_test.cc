@@ -8,6 +8,7 @@
 #include <limits>
 #include <random>
 
+#include "backend/cpu/weights.h"
 #include "graph/cache_spec.h"
 #include "tensor/format.h"
 #include "tensor/half.h"
@@ -107,6 +108,15 @@ class CpuKernels : public testing::Test {
     if (supported_kernels().empty()) GTEST_SKIP() << "this processor lacks " << required_isa();
   }
 };
+
+TEST_F(CpuKernels, every_block_format_of_files_is_packed) {
+  for (const Kernels* kernels : supported_kernels()) {
+    for (const Format* const* f = kFormats; *f; ++f) {
+      if ((*f)->block_elems == 1 || (*f)->gguf_id == kNoGgufType) continue;
+      EXPECT_NE(find_panel_format(*kernels, (*f)->name), nullptr) << kernels->isa << " " << (*f)->name;
+    }
+  }
+}
 
 TEST_F(CpuKernels, every_instruction_set_and_tile_size_gives_the_same_matmul_results) {
   const std::vector<const Kernels*> supported = supported_kernels();

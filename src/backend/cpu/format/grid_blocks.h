@@ -11,6 +11,8 @@
 
 namespace zinc::cpu::ZINC_ISA {
 
+inline constexpr uint32_t kEachByte = 0x01010101;
+
 struct GridRow {  // one row's block
   uint16_t d;
   uint8_t scales[16];
@@ -74,11 +76,15 @@ struct SignedLevels {
   }();
   static B value(B code) { return b_lookup(b_table(kBiasedValues.data()), code); }
 
-  // Levels are so far apart that a shift gives their number.
+  // Four coordinates at a time. Levels are so far apart that a shift gives their number.
   template <int level_shift, size_t kDims>
   static void write(const std::array<int8_t, kDims>& point, uint32_t signs, uint8_t* codes) {
-    for (size_t j = 0; j < kDims; ++j)
-      codes[j] = static_cast<uint8_t>(static_cast<uint32_t>(point[j]) >> level_shift | (signs >> j & 1) << sign_bit);
+    constexpr uint32_t kLevelMask = ((1u << sign_bit) - 1) * kEachByte;
+    for (size_t j = 0; j < kDims; j += 4) {
+      const uint32_t four_signs = (signs >> j & 15) * 0x00204081u & kEachByte;  // bit i to bit 8 * i
+      const uint32_t word = (word_at(point.data(), j / 4) >> level_shift & kLevelMask) | four_signs << sign_bit;
+      std::memcpy(codes + j, &word, 4);
+    }
   }
 };
 
@@ -98,7 +104,11 @@ struct Iq1Values {
   static constexpr std::array<uint8_t, 16> kBiasedValues = {57, 65, 73, 0, 55, 63, 71};
   static B value(B code) { return b_lookup(b_table(kBiasedValues.data()), code); }
   static void write_point(size_t index, bool is_negative, uint8_t* codes) {
-    for (size_t j = 0; j < 8; ++j) codes[j] = static_cast<uint8_t>(kIq1Grid[index][j] + 1 + (is_negative ? 4 : 0));
+    for (size_t j = 0; j < 2; ++j) {  // -1, 0, 1 are 3, 0, 1 modulo 4
+      const uint32_t codes_of_four = ((word_at(kIq1Grid[index].data(), j) & 3 * kEachByte) + kEachByte) & 3 * kEachByte;
+      const uint32_t word = codes_of_four | (is_negative ? 4 * kEachByte : 0);
+      std::memcpy(codes + j * 4, &word, 4);
+    }
   }
 };
 
