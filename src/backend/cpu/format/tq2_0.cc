@@ -13,7 +13,10 @@ struct Kind {
   static_assert(sizeof(FileBlock) == 66);
 
   static void read(const FileBlock& file_block, uint8_t* codes) {
-    for (size_t i = 0; i < 256; ++i) codes[i] = file_block.q[i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3;
+    for (size_t group = 0; group < 8; ++group) {
+      const uint8_t* q = file_block.q + group / 4 * 32;
+      for (size_t m = 0; m < 32; ++m) codes[group * 32 + m] = q[m] >> group % 4 * 2 & 3;
+    }
   }
 };
 
