@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
 
+#include "backend/cpu/weights.h"
 #include "graph/cache_spec.h"
 #include "tensor/format.h"
 #include "tensor/half.h"
@@ -26,6 +28,15 @@ std::vector<float> random_floats(size_t n, uint32_t seed) {
 
 using Rows = std::vector<std::vector<std::byte>>;
 
+// Any bytes whose elements are finite and so small that their sums are.
+void fill_with_random_block(const Format& format, std::mt19937& random, std::span<std::byte> block) {
+  std::vector<float> elems(format.block_elems);
+  do {
+    for (std::byte& b : block) b = static_cast<std::byte>(random());
+    format.dequantize(block, elems);
+  } while (!std::ranges::all_of(elems, [](float x) { return std::abs(x) < 1e10f; }));
+}
+
 Rows random_rows(const Format& format, size_t n_blocks) {
   std::mt19937 random(format.block_elems);
   Rows rows(kPanelRows, std::vector<std::byte>(format.block_bytes * n_blocks));
@@ -34,7 +45,9 @@ Rows random_rows(const Format& format, size_t n_blocks) {
       const std::vector<float> x = random_floats(n_blocks * format.block_elems, static_cast<uint32_t>(random()));
       format.quantize(x, row);
     } else {
-      for (std::byte& b : row) b = static_cast<std::byte>(random() % 0x60);  // keeps f16 values finite
+      for (size_t b = 0; b < n_blocks; ++b) {
+        fill_with_random_block(format, random, std::span(row).subspan(b * format.block_bytes, format.block_bytes));
+      }
     }
   }
   return rows;
@@ -95,6 +108,15 @@ class CpuKernels : public testing::Test {
     if (supported_kernels().empty()) GTEST_SKIP() << "this processor lacks " << required_isa();
   }
 };
+
+TEST_F(CpuKernels, every_block_format_of_files_is_packed) {
+  for (const Kernels* kernels : supported_kernels()) {
+    for (const Format* const* f = kFormats; *f; ++f) {
+      if ((*f)->block_elems == 1 || (*f)->gguf_id == kNoGgufType) continue;
+      EXPECT_NE(find_panel_format(*kernels, (*f)->name), nullptr) << kernels->isa << " " << (*f)->name;
+    }
+  }
+}
 
 TEST_F(CpuKernels, every_instruction_set_and_tile_size_gives_the_same_matmul_results) {
   const std::vector<const Kernels*> supported = supported_kernels();

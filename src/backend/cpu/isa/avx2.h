@@ -30,6 +30,11 @@ inline void f_store(float* p, F x) {
 }
 inline __m128i load_128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 inline F f_load_half(const uint16_t* p) { return {_mm256_cvtph_ps(load_128(p)), _mm256_cvtph_ps(load_128(p + 8))}; }
+// 16 unsigned E4M3 numbers, without NaN, times 2^-8: their bits are those of an f16 after a shift.
+inline F f_load_e4m3(const uint8_t* p) {
+  const __m256i halves = _mm256_slli_epi16(_mm256_cvtepu8_epi16(load_128(p)), 7);
+  return {_mm256_cvtph_ps(_mm256_castsi256_si128(halves)), _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1))};
+}
 inline F f_load_bfloat(const uint16_t* p) {
   const auto widen = [](__m128i h) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16)); };
   return {widen(load_128(p)), widen(load_128(p + 8))};
@@ -119,6 +124,10 @@ inline int32_t i_sum(I x) {
 
 inline __m256i load_256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 inline B b_load(const uint8_t* p) { return {load_256(p), load_256(p + 32)}; }
+inline void b_store(uint8_t* p, B x) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x.a);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32), x.b);
+}
 inline B b_set(uint8_t x) {
   const __m256i all = _mm256_set1_epi8(static_cast<char>(x));
   return {all, all};

@@ -24,6 +24,11 @@ inline void f_store(float* p, F x) { _mm512_storeu_ps(p, x); }
 inline F f_load_half(const uint16_t* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
+// 16 unsigned E4M3 numbers, without NaN, times 2^-8: their bits are those of an f16 after a shift.
+inline F f_load_e4m3(const uint8_t* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return _mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(bytes), 7));
+}
 inline F f_load_bfloat(const uint16_t* p) {
   const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
@@ -79,6 +84,7 @@ inline F f_from_exponent(I e) {  // 2^(e - 128) for e = 1 .. 255; 0 for e = 0 an
 inline int32_t i_sum(I a) { return _mm512_reduce_add_epi32(a); }  // REQUIRES: no overflow
 
 inline B b_load(const uint8_t* p) { return _mm512_loadu_si512(p); }
+inline void b_store(uint8_t* p, B x) { _mm512_storeu_si512(p, x); }
 inline B b_set(uint8_t x) { return _mm512_set1_epi8(static_cast<char>(x)); }
 inline B b_and(B a, B b) { return _mm512_and_si512(a, b); }
 inline B b_or(B a, B b) { return _mm512_or_si512(a, b); }

@@ -45,6 +45,13 @@ inline F f_load_half(const uint16_t* p) {
   const auto widen = [](const uint16_t* h) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(h))); };
   return {widen(p), widen(p + 4), widen(p + 8), widen(p + 12)};
 }
+// 16 unsigned E4M3 numbers, without NaN, times 2^-8: their bits are those of an f16 after a shift.
+inline F f_load_e4m3(const uint8_t* p) {
+  uint16_t halves[16];
+  vst1q_u16(halves, vshll_n_u8(vld1_u8(p), 7));
+  vst1q_u16(halves + 8, vshll_n_u8(vld1_u8(p + 8), 7));
+  return f_load_half(halves);
+}
 inline F f_load_bfloat(const uint16_t* p) {
   const auto widen = [](const uint16_t* h) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(h), 16)); };
   return {widen(p), widen(p + 4), widen(p + 8), widen(p + 12)};
@@ -138,6 +145,12 @@ inline F f_from_exponent(I e) {  // 2^(e - 128) for e = 1 .. 255; 0 for e = 0 an
 inline int32_t i_sum(I x) { return vaddvq_s32(vaddq_s32(vaddq_s32(x.a, x.b), vaddq_s32(x.c, x.d))); }
 
 inline B b_load(const uint8_t* p) { return {vld1q_u8(p), vld1q_u8(p + 16), vld1q_u8(p + 32), vld1q_u8(p + 48)}; }
+inline void b_store(uint8_t* p, B x) {
+  vst1q_u8(p, x.a);
+  vst1q_u8(p + 16, x.b);
+  vst1q_u8(p + 32, x.c);
+  vst1q_u8(p + 48, x.d);
+}
 inline B b_set(uint8_t x) { return repeated<B>(vdupq_n_u8(x)); }
 inline B b_and(B x, B y) {
   return quarters<B>([](auto p, auto q) { return vandq_u8(p, q); }, x, y);
