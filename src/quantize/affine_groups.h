@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <iterator>
 #include <span>
 
 #include "quantize/lanes.h"
@@ -34,15 +33,14 @@ class AffineGroups {
     std::array<uint8_t, kElems> q{};
   };
 
-  // REQUIRES: |row| <= kLargestWeight.
   static Result quantize(std::span<const float, kElems> row, const RowWeights& importance, size_t begin) {
-    AffineGroups groups(row.data());
-    importance.fill<kElems>(row, begin, 2.0F, groups.w_);
+    AffineGroups groups(row);
+    importance.fill<kElems>(groups.x_, begin, 2.0F, groups.w_);
     return groups.solve();
   }
 
  private:
-  explicit AffineGroups(const float* x) : x_(x) {}
+  explicit AffineGroups(std::span<const float, kElems> row) : x_(clamped(row)) {}
 
   // The line of a group and what errors of it cost: a (d - d*)^2 - 2 b (d - d*)(m - m*) + c (m - m*)^2.
   struct Line {
@@ -56,7 +54,7 @@ class AffineGroups {
   };
 
   Result solve() {
-    for (size_t g = 0; g < kGroups; ++g) lines_[g] = fit_line(x_ + g * kGroupElems, w_.data() + g * kGroupElems);
+    for (size_t g = 0; g < kGroups; ++g) lines_[g] = fit_line(x_.data() + g * kGroupElems, w_.data() + g * kGroupElems);
     Codes best = first_codes();
     choose_group_scales(best);
     for (int round = 0; round < kRounds; ++round) {
@@ -75,23 +73,23 @@ class AffineGroups {
   static constexpr int kRounds = 2;
 
   static Line fit_line(const float* x, const float* w) {
-    float low = 0, high = x[0];
-    for (size_t i = 0; i < kGroupElems; ++i) {
-      low = std::min(low, x[i]);
-      high = std::max(high, x[i]);
-    }
-    if (!(high > low)) return {.m = -low, .c = 1};
+    const auto [low, high] = range_with_zero<kGroupElems>(x);
+    if (!(high > low)) return {.c = 1};
     float y[kGroupElems], wy[kGroupElems];
-    float sw = 0, swy = 0, swyy = 0;
-    for (size_t i = 0; i < kGroupElems; ++i) {
-      y[i] = x[i] - low;
-      wy[i] = w[i] * y[i];
-      sw += w[i];
-      swy += wy[i];
-      swyy += wy[i] * y[i];
+    Lanes w_sum{}, wy_sum{}, wyy_sum{};
+    for (size_t i = 0; i < kGroupElems; i += kLanes) {
+      const Lanes wi = load_lanes(w + i), yi = load_lanes(x + i) - low, wyi = wi * yi;
+      std::memcpy(y + i, &yi, sizeof(yi));
+      std::memcpy(wy + i, &wyi, sizeof(wyi));
+      w_sum += wi;
+      wy_sum += wyi;
+      wyy_sum += wyi * yi;
     }
-    Line best;
-    float best_error = swyy * 2;
+    const float sw = sum(w_sum), swy = sum(wy_sum), swyy = sum(wyy_sum);
+    struct {
+      Lanes error{}, d{}, m{}, a{}, b{};
+    } best;
+    best.error = all_lanes(2 * swyy);
     constexpr float kStep = (kLast - kFirst) / (kCandidates - 1);
     const float per_range = 1 / (high - low);
     float inverse[kCandidates];
@@ -111,26 +109,25 @@ class AffineGroups {
         }
       }
       for (size_t k = 0; k < 2; ++k) {
-        for (size_t lane = 0; lane < kLanes; ++lane) {
-          const float la = a[k][lane], lb = b[k][lane], lp = p[k][lane];
-          const float determinant = sw * la - lb * lb;
-          if (!(determinant > 0)) continue;
-          float d = (sw * lp - swy * lb) / determinant;
-          float m = (lb * lp - la * swy) / determinant;  // y = d q - m
-          float error = swyy - d * lp + m * swy;
-          if (m - low < 0) {  // x = d q - (m - low): no negative minimum can be stored
-            m = low;
-            d = (lp + m * lb) / la;
-            error = swyy + 2 * m * swy + m * m * sw - d * (lp + m * lb);
-          }
-          if (error < best_error && d > 0) {
-            best_error = error;
-            best = {.d = d, .m = m - low, .a = la, .b = lb, .c = sw};
-          }
-        }
+        const Lanes per_determinant = 1.0F / max_lanes(sw * a[k] - b[k] * b[k], all_lanes(1e-37F));
+        const Lanes free_d = (sw * p[k] - swy * b[k]) * per_determinant;  // y = d q - m
+        const Lanes free_m = (b[k] * p[k] - a[k] * swy) * per_determinant;
+        const auto is_free = free_m > low;
+        const Lanes px = p[k] + low * b[k];  // otherwise x = d q: no negative minimum can be stored
+        const Lanes m = is_free ? free_m : all_lanes(low);
+        const Lanes d = is_free ? free_d : px / max_lanes(a[k], all_lanes(1e-37F));
+        const Lanes error = swyy + m * (2 * swy + m * sw) - d * (2.0F * (p[k] + m * b[k]) - d * a[k]);
+        const auto is_better = error < best.error;
+        best.error = is_better ? error : best.error;
+        best.d = is_better ? d : best.d;
+        best.m = is_better ? m : best.m;
+        best.a = is_better ? a[k] : best.a;
+        best.b = is_better ? b[k] : best.b;
       }
     }
-    return best;
+    const size_t lane = index_of_largest(-best.error);
+    if (!(best.d[lane] > 0)) return {.m = -low, .c = sw};
+    return {.d = best.d[lane], .m = best.m[lane] - low, .a = best.a[lane], .b = best.b[lane], .c = sw};
   }
 
   // The step between integer scales for values >= 0, and 0 where all are 0.
@@ -171,52 +168,40 @@ class AffineGroups {
     codes.error = 0;
     for (size_t g = 0; g < kGroups; ++g) {
       const Line& line = lines_[g];
-      float scale[2 * kLanes], min[2 * kLanes], error[2 * kLanes];
       const float first = std::floor(std::min<float>(kMaxScale, line.d * inverse_d)) - 1;
-      for (size_t i = 0; i < kLanes; ++i) {
-        const float s = std::clamp<float>(first + static_cast<float>(i), 0, kMaxScale);
-        const float exact = std::max(0.0F, best_min(line, s * codes.d)) * inverse_dmin;
-        const float below = std::floor(std::min<float>(kMaxScale, exact));
-        scale[i] = scale[kLanes + i] = s;
-        min[i] = below;
-        min[kLanes + i] = std::min<float>(kMaxScale, below + 1);
-      }
-      group_errors(g, codes, scale, min, error);
-      const auto least = static_cast<size_t>(std::min_element(std::begin(error), std::end(error)) - error);
-      codes.scale[g] = scale[least];
-      codes.min[g] = min[least];
-      codes.error += error[least];
+      const Lanes scale = clamp_lanes(counting_lanes() + first, 0, kMaxScale), d = scale * codes.d;
+      const Lanes best_m = line.m + (d - line.d) * (line.b / line.c);
+      const Lanes above = clamp_lanes(round_lanes(clamp_lanes(best_m * inverse_dmin, 0, kMaxScale) + 0.5F), 0, kMaxScale);
+      const Lanes min[2] = {max_lanes(above - 1.0F, Lanes{}), above};
+      Lanes error[2];
+      group_errors(g, d, min[0] * codes.dmin, min[1] * codes.dmin, error);
+      const auto is_above = error[1] < error[0];
+      const Lanes least = is_above ? error[1] : error[0], best_min = is_above ? min[1] : min[0];
+      const size_t lane = index_of_largest(-least);
+      codes.scale[g] = scale[lane];
+      codes.min[g] = best_min[lane];
+      codes.error += least[lane];
     }
   }
 
-  using Eight = float[2 * kLanes];
-  void group_errors(size_t g, const Codes& codes, const Eight& scale, const Eight& min, Eight& errors) const {
-    const float* x = x_ + g * kGroupElems;
+  void group_errors(size_t g, Lanes d, Lanes m0, Lanes m1, Lanes (&error)[2]) const {
+    const float* x = x_.data() + g * kGroupElems;
     const float* w = w_.data() + g * kGroupElems;
-    float inverses[2 * kLanes];
-    for (size_t i = 0; i < 2 * kLanes; ++i) inverses[i] = inverse_scale(scale[i] * codes.d);
-    Lanes d[2], inverse[2], m[2], error[2];
-    for (size_t k = 0; k < 2; ++k) {
-      d[k] = load_lanes(scale + k * kLanes) * codes.d;
-      m[k] = load_lanes(min + k * kLanes) * codes.dmin;
-      inverse[k] = load_lanes(inverses + k * kLanes);
-      error[k] = Lanes{};
-    }
-    const Lanes zero{}, top = all_lanes(kMaxCode);
+    const Lanes inverse = inverse_scales(d), zero{}, top = all_lanes(kMaxCode), m[2] = {m0, m1};
+    error[0] = error[1] = zero;
     for (size_t i = 0; i < kGroupElems; ++i) {
       const Lanes xi = all_lanes(x[i]), wi = all_lanes(w[i]);
       for (size_t k = 0; k < 2; ++k) {
         const Lanes y = xi + m[k];
-        const Lanes q = round_lanes(min_lanes(top, max_lanes(zero, y * inverse[k])));
-        const Lanes e = y - d[k] * q;
+        const Lanes q = round_lanes(min_lanes(top, max_lanes(zero, y * inverse)));
+        const Lanes e = y - d * q;
         error[k] += wi * e * e;
       }
     }
-    std::memcpy(errors, error, sizeof(error));
   }
 
-  static float code(float x, float m, float inverse) {
-    return round_to_integer(std::min<float>(kMaxCode, std::max(0.0F, (x + m) * inverse)));
+  static Lanes code(Lanes x, float m, float inverse) {
+    return round_lanes(min_lanes(all_lanes(kMaxCode), max_lanes(Lanes{}, (x + m) * inverse)));
   }
 
   // d and dmin by least squares for the codes that these scales give.
@@ -224,22 +209,21 @@ class AffineGroups {
     double ss = 0, sk = 0, kk = 0, sx = 0, kx = 0;
     for (size_t g = 0; g < kGroups; ++g) {
       const float inverse = inverse_scale(codes.d * codes.scale[g]), m = codes.dmin * codes.min[g];
-      float a = 0, b = 0, c = 0, p = 0, r = 0;
-      for (size_t i = g * kGroupElems; i < (g + 1) * kGroupElems; ++i) {
-        const float q = code(x_[i], m, inverse);
-        const float wq = w_[i] * q;
+      Lanes a{}, b{}, c{}, p{}, r{};
+      for (size_t i = g * kGroupElems; i < (g + 1) * kGroupElems; i += kLanes) {
+        const Lanes x = load_lanes(&x_[i]), w = load_lanes(&w_[i]), q = code(x, m, inverse), wq = w * q;
         a += wq * q;
         b += wq;
-        c += w_[i];
-        p += wq * x_[i];
-        r += w_[i] * x_[i];
+        c += w;
+        p += wq * x;
+        r += w * x;
       }
       const double s = codes.scale[g], k = codes.min[g];
-      ss += s * s * a;
-      sk += s * k * b;
-      kk += k * k * c;
-      sx += s * p;
-      kx += k * r;
+      ss += s * s * sum(a);
+      sk += s * k * sum(b);
+      kk += k * k * sum(c);
+      sx += s * sum(p);
+      kx += k * sum(r);
     }
     const double determinant = ss * kk - sk * sk;
     double d = codes.d, dmin = codes.dmin;
@@ -259,15 +243,15 @@ class AffineGroups {
       result.scale[g] = static_cast<uint8_t>(codes.scale[g]);
       result.min[g] = static_cast<uint8_t>(codes.min[g]);
       const float inverse = inverse_scale(codes.d * codes.scale[g]), m = codes.dmin * codes.min[g];
-      for (size_t i = g * kGroupElems; i < (g + 1) * kGroupElems; ++i) {
-        result.q[i] = static_cast<uint8_t>(static_cast<int>(code(x_[i], m, inverse)));
+      for (size_t i = g * kGroupElems; i < (g + 1) * kGroupElems; i += kLanes) {
+        const Lanes q = code(load_lanes(&x_[i]), m, inverse);
+        for (size_t lane = 0; lane < kLanes; ++lane) result.q[i + lane] = static_cast<uint8_t>(static_cast<int>(q[lane]));
       }
     }
     return result;
   }
 
-  const float* x_;
-  std::array<float, kElems> w_;
+  std::array<float, kElems> x_, w_;
   std::array<Line, kGroups> lines_;
 };
 

@@ -2,15 +2,25 @@
 // sqrt(sigma2 + x^2), because large weights of a trained model matter more than their columns alone say.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <numeric>
 #include <span>
 
+#include "quantize/lanes.h"
+
 namespace zinc {
 
-// Squares and products of clamped values stay within float's range.
-inline constexpr float kLargestWeight = 1e8F;
+// Larger values than any scale in f16 reaches are cut, so that squares and products stay within float's range.
+template <size_t n>
+std::array<float, n> clamped(std::span<const float, n> x) {
+  constexpr float kLargest = 1e8F;
+  std::array<float, n> result;
+  for (size_t i = 0; i < n; ++i) result[i] = std::min(kLargest, std::max(-kLargest, x[i]));
+  return result;
+}
 
 class RowWeights {
  public:
@@ -19,7 +29,7 @@ class RowWeights {
     if (importance.empty()) return;
     const double mean =
         std::accumulate(importance.begin(), importance.end(), 0.0) / static_cast<double>(importance.size());
-    if (mean < 1e-30 || !std::isfinite(mean)) {
+    if (mean < 1e-30 || mean > 1e30) {
       importance_ = {};
     } else {
       inverse_mean_ = 1 / mean;
@@ -29,11 +39,9 @@ class RowWeights {
   // weights[i] for row[begin + i] == x[i]; sigma2 is `sigma2_factor` times the mean of x^2.
   template <size_t n>
   void fill(std::span<const float, n> x, size_t begin, float sigma2_factor, std::span<float, n> weights) const {
-    float sum[4] = {};
-    for (size_t i = 0; i < n; i += 4) {
-      for (size_t lane = 0; lane < 4; ++lane) sum[lane] += x[i + lane] * x[i + lane];
-    }
-    const float sigma2 = sigma2_factor * (sum[0] + sum[1] + sum[2] + sum[3]) / static_cast<float>(n);
+    Lanes squares{};
+    for (size_t i = 0; i < n; i += kLanes) squares += load_lanes(&x[i]) * load_lanes(&x[i]);
+    const float sigma2 = sigma2_factor * sum(squares) / static_cast<float>(n);
     for (size_t i = 0; i < n; ++i) weights[i] = std::sqrt(sigma2 + x[i] * x[i]);
     if (importance_.empty()) return;
     const float* importance = importance_.data() + begin;

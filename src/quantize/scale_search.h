@@ -19,14 +19,25 @@ struct ScaleFit {
   float curvature = 0;  // A: an error e of d costs A e^2
 };
 
-// The element of largest magnitude, with its sign.
-inline float largest_magnitude(std::span<const float> x) {
-  float low = 0, high = 0;
-  for (const float value : x) {
-    low = std::min(low, value);
-    high = std::max(high, value);
+struct Range {
+  float low, high;  // of the elements and 0
+};
+template <size_t n>
+Range range_with_zero(const float* x) {
+  Lanes low{}, high{};
+  for (size_t i = 0; i < n; i += kLanes) {
+    const Lanes xi = load_lanes(x + i);
+    low = min_lanes(low, xi);
+    high = max_lanes(high, xi);
   }
-  return high > -low ? high : low;
+  return {.low = least(low), .high = largest(high)};
+}
+
+// The element of largest magnitude, with its sign.
+template <size_t n>
+float largest_magnitude(const float* x) {
+  const Range range = range_with_zero<n>(x);
+  return range.high > -range.low ? range.high : range.low;
 }
 
 // d as f16: finite, and nonzero if d is nonzero, so that codes below can make up for it.
@@ -37,8 +48,17 @@ inline uint16_t scale_to_half(float d) {
   return d > 0 && half == 0 ? kSmallest : half;
 }
 
+inline uint16_t signed_scale_to_half(float d) {
+  constexpr uint16_t kSign = 0x8000;
+  return d < 0 ? static_cast<uint16_t>(scale_to_half(-d) | kSign) : scale_to_half(d);
+}
+
 // 1 / d for rounding x / d; 0 where that is too large for a float.
 inline float inverse_scale(float d) { return std::abs(d) < 1e-30F ? 0.0F : 1.0F / d; }
+inline Lanes inverse_scales(Lanes d) {
+  const auto is_usable = d * d > 1e-37F;
+  return is_usable ? 1.0F / d : Lanes{};
+}
 
 // The best of `inverse`, candidates for 1 / d.
 template <int kLow, int kHigh, size_t n, size_t kCandidates>
@@ -47,8 +67,7 @@ ScaleFit search_scale(const float* x, const float* w, const std::array<float, kC
   float wx[n];
   for (size_t i = 0; i < n; ++i) wx[i] = w[i] * x[i];
   const Lanes low = all_lanes(kLow), high = all_lanes(kHigh);
-  ScaleFit best;
-  float best_gain = 0;
+  Lanes best_p{}, best_a = all_lanes(1), best_gain{};
   for (size_t c = 0; c < kCandidates; c += 2 * kLanes) {
     const Lanes by[2] = {load_lanes(&inverse[c]), load_lanes(&inverse[c + kLanes])};
     Lanes p[2] = {}, a[2] = {};
@@ -61,15 +80,16 @@ ScaleFit search_scale(const float* x, const float* w, const std::array<float, kC
       }
     }
     for (size_t k = 0; k < 2; ++k) {
-      for (size_t lane = 0; lane < kLanes; ++lane) {
-        if (a[k][lane] > 0 && p[k][lane] * p[k][lane] > best_gain * a[k][lane]) {
-          best = {.scale = p[k][lane] / a[k][lane], .curvature = a[k][lane]};
-          best_gain = best.scale * p[k][lane];
-        }
-      }
+      a[k] = max_lanes(a[k], all_lanes(1e-37F));
+      const Lanes gain = p[k] * p[k] / a[k];
+      const auto is_better = gain > best_gain;
+      best_gain = is_better ? gain : best_gain;
+      best_p = is_better ? p[k] : best_p;
+      best_a = is_better ? a[k] : best_a;
     }
   }
-  return best;
+  const size_t lane = index_of_largest(best_gain);
+  return {.scale = best_p[lane] / best_a[lane], .curvature = best_p[lane] == 0 ? 0 : best_a[lane]};
 }
 
 }  // namespace zinc

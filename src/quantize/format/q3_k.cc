@@ -30,12 +30,16 @@ Block quantize_block(std::span<const float, 256> x, const RowWeights& importance
   Block block{};
   block.d = groups.d;
   pack_scales(groups.scale, block.scales);
-  for (size_t i = 0; i < 256; ++i) {
-    const int q = groups.q[i] + 4;
-    uint8_t& low = block.q[i / 128 * 32 + i % 32];
-    uint8_t& high = block.high[i % 32];
-    low = static_cast<uint8_t>(low | (q & 3) << i % 128 / 32 * 2);
-    high = static_cast<uint8_t>(high | q >> 2 << i / 32);
+  std::array<uint8_t, 256> q;
+  for (size_t i = 0; i < 256; ++i) q[i] = static_cast<uint8_t>(groups.q[i] + 4);
+  for (size_t half = 0; half < 2; ++half) {
+    const uint8_t* from = q.data() + half * 128;
+    for (size_t l = 0; l < 32; ++l) {
+      const int q0 = from[l], q1 = from[l + 32], q2 = from[l + 64], q3 = from[l + 96];
+      block.q[half * 32 + l] = static_cast<uint8_t>((q0 & 3) | (q1 & 3) << 2 | (q2 & 3) << 4 | (q3 & 3) << 6);
+      const int high = q0 >> 2 | q1 >> 2 << 1 | q2 >> 2 << 2 | q3 >> 2 << 3;
+      block.high[l] = static_cast<uint8_t>(block.high[l] | high << 4 * half);
+    }
   }
   return block;
 }
