@@ -11,7 +11,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 
 #include "quantize/lanes.h"
@@ -33,14 +32,15 @@ class AffineGroups {
     std::array<uint8_t, kElems> q{};
   };
 
+  // REQUIRES: |row| <= kLargestWeight.
   static Result quantize(std::span<const float, kElems> row, const RowWeights& importance, size_t begin) {
-    AffineGroups groups(row);
-    importance.fill<kElems>(groups.x_, begin, 2.0F, groups.w_);
+    AffineGroups groups(row.data());
+    importance.fill<kElems>(row, begin, 2.0F, groups.w_);
     return groups.solve();
   }
 
  private:
-  explicit AffineGroups(std::span<const float, kElems> row) : x_(clamped(row)) {}
+  explicit AffineGroups(const float* x) : x_(x) {}
 
   // The line of a group and what errors of it cost: a (d - d*)^2 - 2 b (d - d*)(m - m*) + c (m - m*)^2.
   struct Line {
@@ -54,7 +54,7 @@ class AffineGroups {
   };
 
   Result solve() {
-    for (size_t g = 0; g < kGroups; ++g) lines_[g] = fit_line(x_.data() + g * kGroupElems, w_.data() + g * kGroupElems);
+    for (size_t g = 0; g < kGroups; ++g) lines_[g] = fit_line(x_ + g * kGroupElems, w_.data() + g * kGroupElems);
     Codes best = first_codes();
     choose_group_scales(best);
     for (int round = 0; round < kRounds; ++round) {
@@ -79,8 +79,8 @@ class AffineGroups {
     Lanes w_sum{}, wy_sum{}, wyy_sum{};
     for (size_t i = 0; i < kGroupElems; i += kLanes) {
       const Lanes wi = load_lanes(w + i), yi = load_lanes(x + i) - low, wyi = wi * yi;
-      std::memcpy(y + i, &yi, sizeof(yi));
-      std::memcpy(wy + i, &wyi, sizeof(wyi));
+      store_lanes(yi, y + i);
+      store_lanes(wyi, wy + i);
       w_sum += wi;
       wy_sum += wyi;
       wyy_sum += wyi * yi;
@@ -185,7 +185,7 @@ class AffineGroups {
   }
 
   void group_errors(size_t g, Lanes d, Lanes m0, Lanes m1, Lanes (&error)[2]) const {
-    const float* x = x_.data() + g * kGroupElems;
+    const float* x = x_ + g * kGroupElems;
     const float* w = w_.data() + g * kGroupElems;
     const Lanes inverse = inverse_scales(d), zero{}, top = all_lanes(kMaxCode), m[2] = {m0, m1};
     error[0] = error[1] = zero;
@@ -211,7 +211,7 @@ class AffineGroups {
       const float inverse = inverse_scale(codes.d * codes.scale[g]), m = codes.dmin * codes.min[g];
       Lanes a{}, b{}, c{}, p{}, r{};
       for (size_t i = g * kGroupElems; i < (g + 1) * kGroupElems; i += kLanes) {
-        const Lanes x = load_lanes(&x_[i]), w = load_lanes(&w_[i]), q = code(x, m, inverse), wq = w * q;
+        const Lanes x = load_lanes(x_ + i), w = load_lanes(&w_[i]), q = code(x, m, inverse), wq = w * q;
         a += wq * q;
         b += wq;
         c += w;
@@ -238,20 +238,23 @@ class AffineGroups {
   }
 
   Result pack(const Codes& codes) const {
+    std::array<int32_t, kElems> wide;
     Result result{.d = float_to_half(codes.d), .dmin = float_to_half(codes.dmin)};
     for (size_t g = 0; g < kGroups; ++g) {
       result.scale[g] = static_cast<uint8_t>(codes.scale[g]);
       result.min[g] = static_cast<uint8_t>(codes.min[g]);
       const float inverse = inverse_scale(codes.d * codes.scale[g]), m = codes.dmin * codes.min[g];
       for (size_t i = g * kGroupElems; i < (g + 1) * kGroupElems; i += kLanes) {
-        const Lanes q = code(load_lanes(&x_[i]), m, inverse);
-        for (size_t lane = 0; lane < kLanes; ++lane) result.q[i + lane] = static_cast<uint8_t>(static_cast<int>(q[lane]));
+        const Lanes q = code(load_lanes(x_ + i), m, inverse);
+        store_lanes(to_integers(q), &wide[i]);
       }
     }
+    for (size_t i = 0; i < kElems; ++i) result.q[i] = static_cast<uint8_t>(wide[i]);
     return result;
   }
 
-  std::array<float, kElems> x_, w_;
+  const float* x_;
+  std::array<float, kElems> w_;
   std::array<Line, kGroups> lines_;
 };
 

@@ -34,17 +34,31 @@ Lanes fp4_errors(const float* x, const float* w, Lanes d, Lanes inverse) {
   return error;
 }
 
+// The same for one scale.
+template <size_t n>
+float fp4_error(const float* x, const float* w, float d, float inverse) {
+  Lanes error{};
+  for (size_t i = 0; i < n; i += kLanes) {
+    const Lanes magnitude = absolute(load_lanes(x + i));
+    const Lanes e = magnitude - d * round_fp4(magnitude * inverse);
+    error += load_lanes(w + i) * e * e;
+  }
+  return sum(error);
+}
+
 // codes[i]: the code of x[i] * inverse.
 template <size_t n>
 void fp4_codes(const float* x, float inverse, uint8_t (&codes)[n]) {
-  constexpr uint8_t kCodeOfTwice[13] = {0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 6, 7, 7};
+  int32_t wide[n];
   for (size_t i = 0; i < n; i += kLanes) {
-    const Lanes value = load_lanes(x + i), twice = round_fp4(absolute(value) * inverse) * 2.0F;
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      const uint8_t code = kCodeOfTwice[static_cast<int>(twice[lane])];
-      codes[i + lane] = static_cast<uint8_t>(code | (value[lane] < 0 && code > 0 ? 8 : 0));
-    }
+    const Lanes value = load_lanes(x + i), rounded = round_fp4(absolute(value) * inverse);
+    // Codes 0 to 4 are twice the magnitude; 3, 4 and 6 are codes 5, 6 and 7. A comparison is -1 where it holds.
+    const IntLanes code = to_integers(min_lanes(rounded * 2.0F, all_lanes(4))) - (rounded > 2.0F) - (rounded > 3.0F) -
+                          (rounded > 4.0F);
+    const IntLanes sign = (value < 0.0F) & (code > 0) & 8;
+    store_lanes(code | sign, wide + i);
   }
+  for (size_t i = 0; i < n; ++i) codes[i] = static_cast<uint8_t>(wide[i]);
 }
 
 }  // namespace zinc

@@ -4,18 +4,21 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 namespace zinc {
 
 inline constexpr size_t kLanes = 4;
 using Lanes = float __attribute__((vector_size(kLanes * sizeof(float))));
+using IntLanes = int32_t __attribute__((vector_size(kLanes * sizeof(int32_t))));
 
 inline Lanes load_lanes(const float* from) {
   Lanes lanes;
   std::memcpy(&lanes, from, sizeof(lanes));
   return lanes;
 }
+inline void store_lanes(Lanes lanes, float* to) { std::memcpy(to, &lanes, sizeof(lanes)); }
 inline Lanes all_lanes(float x) { return Lanes{x, x, x, x}; }
 inline Lanes min_lanes(Lanes a, Lanes b) { return a < b ? a : b; }
 inline Lanes max_lanes(Lanes a, Lanes b) { return a > b ? a : b; }
@@ -38,5 +41,9 @@ inline size_t index_of_largest(Lanes x) {
 inline constexpr float kRoundingAddend = 12582912.0F;
 inline Lanes round_lanes(Lanes x) { return (x + kRoundingAddend) - kRoundingAddend; }
 inline float round_to_integer(float x) { return (x + kRoundingAddend) - kRoundingAddend; }
+
+// Integers in floats to integers.
+inline IntLanes to_integers(Lanes x) { return __builtin_convertvector(x, IntLanes); }
+inline void store_lanes(IntLanes x, int32_t* to) { std::memcpy(to, &x, sizeof(x)); }
 
 }  // namespace zinc

@@ -2,37 +2,33 @@
 // sqrt(sigma2 + x^2), because large weights of a trained model matter more than their columns alone say.
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
-#include <numeric>
 #include <span>
 
 #include "quantize/lanes.h"
 
 namespace zinc {
 
-// Larger values than any scale in f16 reaches are cut, so that squares and products stay within float's range.
-template <size_t n>
-std::array<float, n> clamped(std::span<const float, n> x) {
-  constexpr float kLargest = 1e8F;
-  std::array<float, n> result;
-  for (size_t i = 0; i < n; ++i) result[i] = std::min(kLargest, std::max(-kLargest, x[i]));
-  return result;
-}
+// Elements are cut at this magnitude, which no scale in f16 reaches: squares and products stay within float's range.
+inline constexpr float kLargestWeight = 1e8F;
 
 class RowWeights {
  public:
   // Importance is scaled to a mean of about 1. Columns without any keep a little, so that they are quantized sensibly.
+  // REQUIRES: the size is a multiple of 16.
   explicit RowWeights(std::span<const float> importance) : importance_(importance) {
     if (importance.empty()) return;
-    const double mean =
-        std::accumulate(importance.begin(), importance.end(), 0.0) / static_cast<double>(importance.size());
-    if (mean < 1e-30 || mean > 1e30) {
+    Lanes total[4] = {};  // four sums: an addition does not wait for the one before
+    constexpr size_t kStep = 4 * kLanes;
+    for (size_t i = 0; i < importance.size(); i += kStep) {
+      for (size_t k = 0; k < 4; ++k) total[k] += load_lanes(&importance[i + k * kLanes]);
+    }
+    const float mean = sum((total[0] + total[1]) + (total[2] + total[3])) / static_cast<float>(importance.size());
+    if (mean < 1e-30F || mean > 1e30F) {
       importance_ = {};
     } else {
-      inverse_mean_ = 1 / mean;
+      scale_ = 1 / mean;
     }
   }
 
@@ -45,14 +41,16 @@ class RowWeights {
     for (size_t i = 0; i < n; ++i) weights[i] = std::sqrt(sigma2 + x[i] * x[i]);
     if (importance_.empty()) return;
     const float* importance = importance_.data() + begin;
-    const float scale = static_cast<float>(inverse_mean_);
-    for (size_t i = 0; i < n; ++i) weights[i] *= importance[i] * scale + kLeastImportance;
+    for (size_t i = 0; i < n; i += kLanes) {
+      const Lanes w = load_lanes(&weights[i]) * (load_lanes(importance + i) * scale_ + kLeastImportance);
+      store_lanes(w, &weights[i]);
+    }
   }
 
  private:
   static constexpr float kLeastImportance = 1e-5F;
   std::span<const float> importance_;
-  double inverse_mean_ = 1;
+  float scale_ = 1;
 };
 
 }  // namespace zinc

@@ -29,14 +29,15 @@ class SymmetricGroups {
     std::array<int8_t, kElems> q{};
   };
 
+  // REQUIRES: |row| <= kLargestWeight.
   static Result quantize(std::span<const float, kElems> row, const RowWeights& importance, size_t begin) {
-    SymmetricGroups groups(row);
-    importance.fill<kElems>(groups.x_, begin, 2.0F, groups.w_);
+    SymmetricGroups groups(row.data());
+    importance.fill<kElems>(row, begin, 2.0F, groups.w_);
     return groups.solve();
   }
 
  private:
-  explicit SymmetricGroups(std::span<const float, kElems> row) : x_(clamped(row)) {}
+  explicit SymmetricGroups(const float* x) : x_(x) {}
 
   struct Codes {
     float d = 0;  // as stored
@@ -49,7 +50,7 @@ class SymmetricGroups {
   Result solve() {
     std::array<float, kGroups> costs;
     for (size_t g = 0; g < kGroups; ++g) {
-      const ScaleFit fit = fit_group(x_.data() + g * kGroupElems, w_.data() + g * kGroupElems);
+      const ScaleFit fit = fit_group(x_ + g * kGroupElems, w_.data() + g * kGroupElems);
       scales_[g] = fit.scale;
       costs[g] = fit.curvature;
     }
@@ -124,7 +125,7 @@ class SymmetricGroups {
       const float inverse = inverse_scale(codes.d * codes.scale[g]);
       Lanes p{}, a{};
       for (size_t i = g * kGroupElems; i < (g + 1) * kGroupElems; i += kLanes) {
-        const Lanes x = load_lanes(&x_[i]), q = code(x, inverse), wq = load_lanes(&w_[i]) * q;
+        const Lanes x = load_lanes(x_ + i), q = code(x, inverse), wq = load_lanes(&w_[i]) * q;
         a += wq * q;
         p += wq * x;
       }
@@ -136,19 +137,22 @@ class SymmetricGroups {
   }
 
   Result pack(const Codes& codes) const {
+    std::array<int32_t, kElems> wide;
     Result result{.d = float_to_half(codes.d)};
     for (size_t g = 0; g < kGroups; ++g) {
       result.scale[g] = static_cast<int8_t>(codes.scale[g]);
       const float inverse = inverse_scale(codes.d * codes.scale[g]);
       for (size_t i = g * kGroupElems; i < (g + 1) * kGroupElems; i += kLanes) {
-        const Lanes q = code(load_lanes(&x_[i]), inverse);
-        for (size_t lane = 0; lane < kLanes; ++lane) result.q[i + lane] = static_cast<int8_t>(static_cast<int>(q[lane]));
+        const Lanes q = code(load_lanes(x_ + i), inverse);
+        store_lanes(to_integers(q), &wide[i]);
       }
     }
+    for (size_t i = 0; i < kElems; ++i) result.q[i] = static_cast<int8_t>(wide[i]);
     return result;
   }
 
-  std::array<float, kElems> x_, w_;
+  const float* x_;
+  std::array<float, kElems> w_;
   std::array<float, kGroups> scales_;
 };
 

@@ -1,4 +1,4 @@
-// 256 elements of d * {-1, 0, 1}: of 16 thresholds between 0 and the largest magnitude, above which an element is not 0,
+// 256 elements of d * {-1, 0, 1}: of eight thresholds between 0 and the largest magnitude, above which an element is not 0,
 // the one that loses least with the best d for its elements. Weights that are ternary already are kept.
 #pragma once
 
@@ -19,12 +19,11 @@ struct TernaryBlock {
   std::array<uint8_t, 256> q{};  // 0, 1, 2 for -1, 0, 1
 };
 
-inline TernaryBlock search_ternary(std::span<const float, 256> row, const RowWeights& importance, size_t begin) {
-  const std::array<float, 256> x = clamped(row);
+inline TernaryBlock search_ternary(std::span<const float, 256> x, const RowWeights& importance, size_t begin) {
   std::array<float, 256> w;
   importance.fill<256>(x, begin, 2.0F, w);
   const float largest = std::abs(largest_magnitude<256>(x.data()));
-  constexpr size_t kVectors = 4;
+  constexpr size_t kVectors = 2;
   Lanes threshold[kVectors], p[kVectors] = {}, a[kVectors] = {};
   for (size_t k = 0; k < kVectors; ++k) {
     threshold[k] = (counting_lanes() + (static_cast<float>(k * kLanes) + 0.5F)) * (largest / (kVectors * kLanes));

@@ -1,6 +1,7 @@
-// MXFP4: of the four powers of two around the one that keeps the largest magnitude from being cut at 6, the one of
-// least error. A cut may lose less than coarser steps for all others.
+// MXFP4: a scale for which the largest magnitude is in [4, 8), and cut if above 6, or the next power of two, whichever
+// loses less: a cut may lose less than coarser steps for all others.
 #include <bit>
+#include <limits>
 
 #include "quantize/block_quantizer.h"
 #include "quantize/fp4_lanes.h"
@@ -18,6 +19,8 @@ struct Block {  // tensor/format/mxfp4.cc
   uint8_t q[16];
 };
 
+constexpr float kNoLimit = std::numeric_limits<float>::max();
+
 float power_of_2(int exponent) { return std::bit_cast<float>(static_cast<uint32_t>(exponent + 127) << 23); }
 
 Block quantize_block(std::span<const float, 32> row, const RowWeights& importance, size_t begin) {
@@ -31,10 +34,10 @@ Block quantize_block(std::span<const float, 32> row, const RowWeights& importanc
   std::array<float, 32> x, w;
   for (size_t i = 0; i < 32; ++i) x[i] = row[i] * first_half * second_half;
   importance.fill<32>(x, begin, 2.0F, w);
-  constexpr int kFirst = -3;  // 2^exponent / 2^kFirst is 8
-  const Lanes d{power_of_2(kFirst), power_of_2(kFirst + 1), power_of_2(kFirst + 2), power_of_2(kFirst + 3)};
-  const Lanes error = fp4_errors<32>(x.data(), w.data(), d, 1.0F / d);
-  const int scale = kFirst + static_cast<int>(index_of_largest(-error));
+  constexpr int kFine = -2, kCoarse = -1;
+  const float fine = fp4_error<32>(x.data(), w.data(), power_of_2(kFine), power_of_2(-kFine));
+  const float coarse = fp4_error<32>(x.data(), w.data(), power_of_2(kCoarse), power_of_2(-kCoarse));
+  const int scale = coarse < fine ? kCoarse : kFine;
   block.e = static_cast<uint8_t>(exponent + scale + 127);
   uint8_t codes[32];
   fp4_codes(x.data(), power_of_2(-scale), codes);
@@ -44,6 +47,6 @@ Block quantize_block(std::span<const float, 32> row, const RowWeights& importanc
 
 }  // namespace
 
-extern const Quantizer k_quantizer_mxfp4 = {.format = k_mxfp4, .quantize = quantize_row<Block, quantize_block>};
+extern const Quantizer k_quantizer_mxfp4 = {.format = k_mxfp4, .quantize = quantize_row<Block, quantize_block, kNoLimit>};
 
 }  // namespace zinc

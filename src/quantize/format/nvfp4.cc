@@ -33,8 +33,7 @@ uint8_t best_scale(const float* x, const float* w) {
   return static_cast<uint8_t>(error1[lane1] < error0[lane0] ? codes[kLanes + lane1] : codes[lane0]);
 }
 
-Block quantize_block(std::span<const float, 64> row, const RowWeights& importance, size_t begin) {
-  const std::array<float, 64> x = clamped(row);
+Block quantize_block(std::span<const float, 64> x, const RowWeights& importance, size_t begin) {
   std::array<float, 64> w;
   importance.fill<64>(x, begin, 2.0F, w);
   Block block{};

@@ -14,8 +14,7 @@ struct Block {  // tensor/format/q1_0.cc
 };
 
 // The best d for d * sign(x) is the weighted mean of |x|.
-Block quantize_block(std::span<const float, 128> row, const RowWeights& importance, size_t begin) {
-  const std::array<float, 128> x = clamped(row);
+Block quantize_block(std::span<const float, 128> x, const RowWeights& importance, size_t begin) {
   std::array<float, 128> w;
   importance.fill<128>(x, begin, 2.0F, w);
   Lanes p{}, a{};
