@@ -55,8 +55,13 @@ class AffineGroups {
 
   Result solve() {
     for (size_t g = 0; g < kGroups; ++g) lines_[g] = fit_line(x_ + g * kGroupElems, w_.data() + g * kGroupElems);
-    Codes best = first_codes();
-    choose_group_scales(best);
+    Codes best = with_step(fit_scale_step());
+    float largest = 0;
+    for (const Line& line : lines_) largest = std::max(largest, line.d);
+    for (const float top : {kMaxScale - 0.5F, kMaxScale + 0.0F, kMaxScale + 0.5F}) {
+      const Codes next = with_step(largest / top);
+      if (next.error < best.error) best = next;
+    }
     for (int round = 0; round < kRounds; ++round) {
       Codes next = best;
       refit(next);
@@ -141,14 +146,19 @@ class AffineGroups {
     return search_scale<0, kMaxScale, kGroups>(values.data(), costs.data(), inverse).scale;
   }
 
-  Codes first_codes() const {
+  float fit_scale_step() const {
     std::array<float, kGroups> values, costs;
     for (size_t g = 0; g < kGroups; ++g) {
       values[g] = lines_[g].d;
       costs[g] = lines_[g].a;
     }
+    return fit_step(values, costs);
+  }
+
+  Codes with_step(float d) const {
+    std::array<float, kGroups> values, costs;
     Codes codes{};
-    codes.d = half_to_float(scale_to_half(fit_step(values, costs)));
+    codes.d = half_to_float(scale_to_half(d));
     const float inverse = inverse_scale(codes.d);
     for (size_t g = 0; g < kGroups; ++g) codes.scale[g] = lines_[g].d * inverse;
     for (size_t g = 0; g < kGroups; ++g) {  // the minimum that suits the rounded scale
@@ -157,6 +167,7 @@ class AffineGroups {
       costs[g] = lines_[g].c;
     }
     codes.dmin = half_to_float(scale_to_half(fit_step(values, costs)));
+    choose_group_scales(codes);
     return codes;
   }
 

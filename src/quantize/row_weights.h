@@ -32,6 +32,8 @@ class RowWeights {
     }
   }
 
+  bool has_importance() const { return !importance_.empty(); }
+
   // weights[i] for row[begin + i] == x[i]; sigma2 is `sigma2_factor` times the mean of x^2.
   template <size_t n>
   void fill(std::span<const float, n> x, size_t begin, float sigma2_factor, std::span<float, n> weights) const {

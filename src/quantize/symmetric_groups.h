@@ -31,13 +31,13 @@ class SymmetricGroups {
 
   // REQUIRES: |row| <= kLargestWeight.
   static Result quantize(std::span<const float, kElems> row, const RowWeights& importance, size_t begin) {
-    SymmetricGroups groups(row.data());
+    SymmetricGroups groups(row.data(), importance.has_importance());
     importance.fill<kElems>(row, begin, 2.0F, groups.w_);
     return groups.solve();
   }
 
  private:
-  explicit SymmetricGroups(const float* x) : x_(x) {}
+  SymmetricGroups(const float* x, bool is_thorough) : x_(x), is_thorough_(is_thorough) {}
 
   struct Codes {
     float d = 0;  // as stored
@@ -54,9 +54,13 @@ class SymmetricGroups {
       scales_[g] = fit.scale;
       costs[g] = fit.curvature;
     }
-    Codes best;
-    best.d = half_to_float(signed_scale_to_half(fit_step(scales_, costs)));
-    choose_group_scales(best);
+    Codes best = with_step(fit_step(scales_, costs));
+    if (is_thorough_) {
+      for (const float top : {kTopScale - 0.5F, kTopScale + 0.0F, kTopScale + 0.5F}) {
+        const Codes next = with_step(-largest_magnitude<kGroups>(scales_.data()) / top);
+        if (next.error < best.error) best = next;
+      }
+    }
     for (int round = 0; round < kRounds; ++round) {
       Codes next = best;
       refit(next);
@@ -84,6 +88,13 @@ class SymmetricGroups {
     std::array<float, 16> inverse;
     for (size_t i = 0; i < inverse.size(); ++i) inverse[i] = -(kTopScale - 0.75F + 0.1F * static_cast<float>(i)) / largest;
     return search_scale<-kTopScale, kTopScale - 1, kGroups>(values.data(), costs.data(), inverse).scale;
+  }
+
+  Codes with_step(float d) const {
+    Codes codes;
+    codes.d = half_to_float(signed_scale_to_half(d));
+    choose_group_scales(codes);
+    return codes;
   }
 
   // For given d: the integer scale of each group, among eight around its optimum.
@@ -152,6 +163,7 @@ class SymmetricGroups {
   }
 
   const float* x_;
+  const bool is_thorough_;  // several d: in a block with an outlier the costs of the scales are far from quadratic
   std::array<float, kElems> w_;
   std::array<float, kGroups> scales_;
 };
