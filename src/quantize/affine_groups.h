@@ -98,7 +98,8 @@ class AffineGroups {
     constexpr float kStep = (kLast - kFirst) / (kCandidates - 1);
     const float per_range = 1 / (high - low);
     float inverse[kCandidates];
-    for (size_t i = 0; i < kCandidates; ++i) inverse[i] = (kMaxCode + kFirst + kStep * static_cast<float>(i)) * per_range;
+    for (size_t i = 0; i < kCandidates; ++i)
+      inverse[i] = (kMaxCode + kFirst + kStep * static_cast<float>(i)) * per_range;
     for (size_t candidate = 0; candidate < kCandidates; candidate += 2 * kLanes) {
       const Lanes by[2] = {load_lanes(inverse + candidate), load_lanes(inverse + candidate + kLanes)};
       Lanes a[2] = {}, b[2] = {}, p[2] = {};
@@ -182,7 +183,8 @@ class AffineGroups {
       const float first = std::floor(std::min<float>(kMaxScale, line.d * inverse_d)) - 1;
       const Lanes scale = clamp_lanes(counting_lanes() + first, 0, kMaxScale), d = scale * codes.d;
       const Lanes best_m = line.m + (d - line.d) * (line.b / line.c);
-      const Lanes above = clamp_lanes(round_lanes(clamp_lanes(best_m * inverse_dmin, 0, kMaxScale) + 0.5F), 0, kMaxScale);
+      const Lanes above =
+          clamp_lanes(round_lanes(clamp_lanes(best_m * inverse_dmin, 0, kMaxScale) + 0.5F), 0, kMaxScale);
       const Lanes min[2] = {max_lanes(above - 1.0F, Lanes{}), above};
       Lanes error[2];
       group_errors(g, d, min[0] * codes.dmin, min[1] * codes.dmin, error);

@@ -53,8 +53,8 @@ void fp4_codes(const float* x, float inverse, uint8_t (&codes)[n]) {
   for (size_t i = 0; i < n; i += kLanes) {
     const Lanes value = load_lanes(x + i), rounded = round_fp4(absolute(value) * inverse);
     // Codes 0 to 4 are twice the magnitude; 3, 4 and 6 are codes 5, 6 and 7. A comparison is -1 where it holds.
-    const IntLanes code = to_integers(min_lanes(rounded * 2.0F, all_lanes(4))) - (rounded > 2.0F) - (rounded > 3.0F) -
-                          (rounded > 4.0F);
+    const IntLanes code =
+        to_integers(min_lanes(rounded * 2.0F, all_lanes(4))) - (rounded > 2.0F) - (rounded > 3.0F) - (rounded > 4.0F);
     const IntLanes sign = (value < 0.0F) & (code > 0) & 8;
     store_lanes(code | sign, wide + i);
   }

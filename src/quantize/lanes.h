@@ -1,6 +1,6 @@
-// Four floats in a vector: four candidates of a search side by side, each of which sums over the elements in their order,
-// or four elements. GCC and clang compile it for SSE2 and NEON; the order of sums is in the code, so that results do not
-// depend on the processor.
+// Four floats in a vector: four candidates of a search side by side, each of which sums over the elements in their
+// order, or four elements. GCC and clang compile it for SSE2 and NEON; the order of sums is in the code, so that
+// results do not depend on the processor.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,9 @@ inline Lanes min_lanes(Lanes a, Lanes b) { return a < b ? a : b; }
 inline Lanes max_lanes(Lanes a, Lanes b) { return a > b ? a : b; }
 
 inline Lanes counting_lanes() { return Lanes{0, 1, 2, 3}; }
-inline Lanes clamp_lanes(Lanes x, float low, float high) { return min_lanes(all_lanes(high), max_lanes(all_lanes(low), x)); }
+inline Lanes clamp_lanes(Lanes x, float low, float high) {
+  return min_lanes(all_lanes(high), max_lanes(all_lanes(low), x));
+}
 inline float sum(Lanes x) { return (x[0] + x[1]) + (x[2] + x[3]); }
 inline float least(Lanes x) {
   const float a = x[0] < x[1] ? x[0] : x[1], b = x[2] < x[3] ? x[2] : x[3];

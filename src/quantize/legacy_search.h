@@ -1,9 +1,11 @@
-// The searches of ggml's formats of 32 elements with one scale, with the sums in the order in which llama.cpp's quantizer
-// adds them: the blocks are equal bit for bit, so files of both programs can be compared. Lanes are candidates.
+// The searches of ggml's formats of 32 elements with one scale, with the sums in the order in which llama.cpp's
+// quantizer adds them: the blocks are equal bit for bit, so files of both programs can be compared. Lanes are
+// candidates.
 #pragma once
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +14,7 @@
 
 #include "base/check.h"
 #include "quantize/lanes.h"
+#include "quantize/row_weights.h"
 #include "quantize/scale_search.h"
 #include "tensor/half.h"
 
@@ -26,7 +29,8 @@ struct LegacyBlock {
 
 // f16, finite also where the value is not.
 inline uint16_t clamped_half(float value) {
-  constexpr float kLargestHalf = 65504;
+  constexpr uint32_t kExponent = 0x7F800000;  // all ones: infinite or not a number
+  if ((std::bit_cast<uint32_t>(value) & kExponent) == kExponent) return 0;
   return float_to_half(std::clamp(value, -kLargestHalf, kLargestHalf));
 }
 
@@ -69,7 +73,7 @@ LegacyBlock legacy_affine(const float* x) {
     high = max_lanes(high, load_lanes(x + i));
   }
   LegacyBlock block;
-  block.m = least(low);
+  block.m = std::clamp(least(low), -kLargestHalf, kLargestHalf);
   block.d = (largest(high) - block.m) / kTop;
   const float inverse = std::abs(block.d) < 1e-38F ? 0 : 1 / block.d;
   for (size_t i = 0; i < kLegacyElems; ++i) {
@@ -109,7 +113,8 @@ LegacyBlock legacy_weighted_symmetric(const float* x, const float* w) {
     std::memcpy(p + c, ps, sizeof(ps));
     std::memcpy(a + c, as, sizeof(as));
   }
-  block.d = a[0] != 0 ? p[0] / a[0] : 0;
+  if (!(a[0] > 0)) return legacy_symmetric<kTop>(x);  // no importance in this block
+  block.d = p[0] / a[0];
   float best = block.d * p[0], best_inverse = inverse[0];
   for (size_t c = 1; c < kCandidates; ++c) {
     if (!(a[c] > 0 && p[c] * p[c] > best * a[c])) continue;
@@ -119,7 +124,8 @@ LegacyBlock legacy_weighted_symmetric(const float* x, const float* w) {
   }
   for (size_t i = 0; i < kLegacyElems; i += kLanes) {
     const Lanes q = code(load_lanes(x + i) * best_inverse);
-    for (size_t lane = 0; lane < kLanes; ++lane) block.q[i + lane] = static_cast<uint8_t>(static_cast<int>(q[lane]) + kTop);
+    for (size_t lane = 0; lane < kLanes; ++lane)
+      block.q[i + lane] = static_cast<uint8_t>(static_cast<int>(q[lane]) + kTop);
   }
   return block;
 }
@@ -149,7 +155,7 @@ class LegacyWeightedAffine {
       sw_ += w[i];
       swx_ += w[i] * x[i];
     }
-    low_ = std::min(low_, 0.0F);
+    low_ = std::clamp(low_, -kLargestHalf, 0.0F);
   }
 
   LegacyBlock solve() {
@@ -243,13 +249,15 @@ template <class Block, LegacyBlock (*plain)(const float*), LegacyBlock (*weighte
 void quantize_legacy(std::span<const float> row, std::span<const float> importance, std::span<std::byte> blocks) {
   ZINC_CHECK(row.size() % kLegacyElems == 0 && row.size() / kLegacyElems * sizeof(Block) == blocks.size());
   ZINC_CHECK(importance.empty() || importance.size() == row.size());
+  const auto cut = [](float x) { return std::min(kLargestWeight, std::max(-kLargestWeight, x)); };
   float sigma2 = 0;
   if (!importance.empty()) {
-    for (const float x : row) sigma2 += x * x;
+    for (const float x : row) sigma2 += cut(x) * cut(x);
     sigma2 /= static_cast<float>(row.size());
   }
   for (size_t begin = 0; begin < row.size(); begin += kLegacyElems) {
-    const float* x = row.data() + begin;
+    float x[kLegacyElems];
+    for (size_t i = 0; i < kLegacyElems; ++i) x[i] = cut(row[begin + i]);
     LegacyBlock best;
     if (importance.empty()) {
       best = plain(x);

@@ -2,6 +2,7 @@
 // sqrt(sigma2 + x^2), because large weights of a trained model matter more than their columns alone say.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <span>
@@ -41,6 +42,19 @@ class RowWeights {
     for (size_t i = 0; i < n; i += kLanes) squares += load_lanes(&x[i]) * load_lanes(&x[i]);
     const float sigma2 = sigma2_factor * sum(squares) / static_cast<float>(n);
     for (size_t i = 0; i < n; ++i) weights[i] = std::sqrt(sigma2 + x[i] * x[i]);
+    multiply_by_importance(begin, weights);
+  }
+
+  // The same without the factor sqrt(sigma2 + x^2).
+  template <size_t n>
+  void fill_with_importance(size_t begin, std::span<float, n> weights) const {
+    std::fill(weights.begin(), weights.end(), 1.0F);
+    multiply_by_importance(begin, weights);
+  }
+
+ private:
+  template <size_t n>
+  void multiply_by_importance(size_t begin, std::span<float, n> weights) const {
     if (importance_.empty()) return;
     const float* importance = importance_.data() + begin;
     for (size_t i = 0; i < n; i += kLanes) {
@@ -49,7 +63,6 @@ class RowWeights {
     }
   }
 
- private:
   static constexpr float kLeastImportance = 1e-5F;
   std::span<const float> importance_;
   float scale_ = 1;

@@ -40,9 +40,10 @@ float largest_magnitude(const float* x) {
   return range.high > -range.low ? range.high : range.low;
 }
 
+inline constexpr float kLargestHalf = 65504;
+
 // d as f16: finite, and nonzero if d is nonzero, so that codes below can make up for it.
 inline uint16_t scale_to_half(float d) {
-  constexpr float kLargestHalf = 65504;
   const uint16_t half = float_to_half(std::clamp(d, -kLargestHalf, kLargestHalf));
   constexpr uint16_t kSmallest = 1;  // 2^-24
   return d > 0 && half == 0 ? kSmallest : half;

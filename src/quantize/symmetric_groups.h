@@ -1,7 +1,7 @@
 // 256 elements in 16 groups of x = d * scale * q, as Q3_K and Q6_K have them: q in [-kTop, kTop - 1], scale in
-// [-kTopScale, kTopScale - 1], d f16. Minimizes the weighted squared error in three steps: the best scale of each group,
-// d from the scales, weighted by what an error of each costs; then each group again among the integer scales around its
-// optimum, and d fitted to all codes.
+// [-kTopScale, kTopScale - 1], d f16. Minimizes the weighted squared error in three steps: the best scale of each
+// group, d from the scales, weighted by what an error of each costs; then each group again among the integer scales
+// around its optimum, and d fitted to all codes.
 #pragma once
 
 #include <algorithm>
@@ -44,7 +44,7 @@ class SymmetricGroups {
     std::array<float, kGroups> scale{};
     double error = 0;
   };
-  static constexpr size_t kCandidates = 8;  // 24 lose 0.1 % less
+  static constexpr size_t kCandidates = 8;          // 24 lose 0.1 % less
   static constexpr int kRounds = kTop > 4 ? 1 : 0;  // on Q3_K a round gains nothing
 
   Result solve() {
@@ -86,7 +86,8 @@ class SymmetricGroups {
     const float largest = largest_magnitude<kGroups>(values.data());
     if (!(std::abs(largest) > 0)) return 0;
     std::array<float, 16> inverse;
-    for (size_t i = 0; i < inverse.size(); ++i) inverse[i] = -(kTopScale - 0.75F + 0.1F * static_cast<float>(i)) / largest;
+    for (size_t i = 0; i < inverse.size(); ++i)
+      inverse[i] = -(kTopScale - 0.75F + 0.1F * static_cast<float>(i)) / largest;
     return search_scale<-kTopScale, kTopScale - 1, kGroups>(values.data(), costs.data(), inverse).scale;
   }
 

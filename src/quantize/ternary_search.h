@@ -1,5 +1,5 @@
-// 256 elements of d * {-1, 0, 1}: of eight thresholds between 0 and the largest magnitude, above which an element is not 0,
-// the one that loses least with the best d for its elements. Weights that are ternary already are kept.
+// 256 elements of d * {-1, 0, 1}: of eight thresholds between 0 and the largest magnitude, above which an element is
+// not 0, the one that loses least with the best d for its elements. Weights that are ternary already are kept.
 #pragma once
 
 #include <array>

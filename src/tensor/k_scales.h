@@ -20,7 +20,8 @@ constexpr ScaleMin k_scale_min(const uint8_t (&packed)[12], size_t i) {
 }
 
 // REQUIRES: all below 64.
-constexpr void pack_k_scales(std::span<const uint8_t, 8> scales, std::span<const uint8_t, 8> mins, uint8_t (&packed)[12]) {
+constexpr void pack_k_scales(std::span<const uint8_t, 8> scales, std::span<const uint8_t, 8> mins,
+                             uint8_t (&packed)[12]) {
   for (size_t i = 0; i < 4; ++i) {
     packed[i] = static_cast<uint8_t>(scales[i] | scales[i + 4] >> 4 << 6);
     packed[i + 4] = static_cast<uint8_t>(mins[i] | mins[i + 4] >> 4 << 6);

@@ -47,6 +47,7 @@ Block quantize_block(std::span<const float, 32> row, const RowWeights& importanc
 
 }  // namespace
 
-extern const Quantizer k_quantizer_mxfp4 = {.format = k_mxfp4, .quantize = quantize_row<Block, quantize_block, kNoLimit>};
+extern const Quantizer k_quantizer_mxfp4 = {.format = k_mxfp4,
+                                            .quantize = quantize_row<Block, quantize_block, kNoLimit>};
 
 }  // namespace zinc

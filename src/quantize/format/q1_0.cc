@@ -13,10 +13,10 @@ struct Block {  // tensor/format/q1_0.cc
   uint8_t positive[16];
 };
 
-// The best d for d * sign(x) is the weighted mean of |x|.
+// The best d for d * sign(x) is the mean of |x|, weighted by importance alone: a large element is not met any better.
 Block quantize_block(std::span<const float, 128> x, const RowWeights& importance, size_t begin) {
   std::array<float, 128> w;
-  importance.fill<128>(x, begin, 2.0F, w);
+  importance.fill_with_importance<128>(begin, w);
   Lanes p{}, a{};
   for (size_t i = 0; i < 128; i += kLanes) {
     const Lanes xi = load_lanes(&x[i]), wi = load_lanes(&w[i]);
@@ -24,7 +24,7 @@ Block quantize_block(std::span<const float, 128> x, const RowWeights& importance
     a += wi;
   }
   Block block{};
-  block.d = scale_to_half(sum(p) / std::max(sum(a), 1e-37F));
+  block.d = float_to_half(std::min(kLargestHalf, sum(p) / std::max(sum(a), 1e-37F)));
   for (size_t j = 0; j < 128; ++j) {
     block.positive[j / 8] = static_cast<uint8_t>(block.positive[j / 8] | (x[j] >= 0) << j % 8);
   }

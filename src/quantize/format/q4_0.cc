@@ -22,7 +22,6 @@ Block pack(const LegacyBlock& from) {
 }  // namespace
 
 extern const Quantizer k_quantizer_q4_0 = {
-    .format = k_q4_0,
-    .quantize = quantize_legacy<Block, legacy_symmetric<8>, legacy_weighted_symmetric<8>, pack>};
+    .format = k_q4_0, .quantize = quantize_legacy<Block, legacy_symmetric<8>, legacy_weighted_symmetric<8>, pack>};
 
 }  // namespace zinc

@@ -23,7 +23,6 @@ Block pack(const LegacyBlock& from) {
 }  // namespace
 
 extern const Quantizer k_quantizer_q5_0 = {
-    .format = k_q5_0,
-    .quantize = quantize_legacy<Block, legacy_symmetric<16>, legacy_weighted_symmetric<16>, pack>};
+    .format = k_q5_0, .quantize = quantize_legacy<Block, legacy_symmetric<16>, legacy_weighted_symmetric<16>, pack>};
 
 }  // namespace zinc
