@@ -23,14 +23,14 @@ namespace zinc {
 inline constexpr size_t kLegacyElems = 32;
 
 struct LegacyBlock {
-  float d = 0, m = 0;  // d q + m
+  uint16_t d = 0, m = 0;  // f16: d q + m
   std::array<uint8_t, kLegacyElems> q{};
 };
 
-// f16, finite also where the value is not.
+// f16, finite also where the value is not. Zero is positive: the compiler may take either in this folder.
 inline uint16_t clamped_half(float value) {
   constexpr uint32_t kExponent = 0x7F800000;  // all ones: infinite or not a number
-  if ((std::bit_cast<uint32_t>(value) & kExponent) == kExponent) return 0;
+  if (value == 0 || (std::bit_cast<uint32_t>(value) & kExponent) == kExponent) return 0;
   return float_to_half(std::clamp(value, -kLargestHalf, kLargestHalf));
 }
 
@@ -54,9 +54,11 @@ inline float first_largest(const float* x) {
 // Without importance: d (q - kTop), the largest magnitude becomes -kTop, halves are rounded up.
 template <int kTop>
 LegacyBlock legacy_symmetric(const float* x) {
+  constexpr uint16_t kNegativeZero = 0x8000;  // 0 / -kTop
+  const float d = first_largest(x) / -kTop;
+  const float inverse = std::abs(d) < 1e-38F ? 0 : 1 / d;
   LegacyBlock block;
-  block.d = first_largest(x) / -kTop;
-  const float inverse = std::abs(block.d) < 1e-38F ? 0 : 1 / block.d;
+  block.d = d == 0 ? kNegativeZero : clamped_half(d);
   for (size_t i = 0; i < kLegacyElems; ++i) {
     const float q = std::clamp<float>(x[i] * inverse + (kTop + 0.5F), 0, 2 * kTop - 1);
     block.q[i] = static_cast<uint8_t>(static_cast<int>(q));
@@ -72,12 +74,14 @@ LegacyBlock legacy_affine(const float* x) {
     low = min_lanes(low, load_lanes(x + i));
     high = max_lanes(high, load_lanes(x + i));
   }
+  const float m = std::clamp(least(low), -kLargestHalf, kLargestHalf);
+  const float d = (largest(high) - m) / kTop;
+  const float inverse = std::abs(d) < 1e-38F ? 0 : 1 / d;
   LegacyBlock block;
-  block.m = std::clamp(least(low), -kLargestHalf, kLargestHalf);
-  block.d = (largest(high) - block.m) / kTop;
-  const float inverse = std::abs(block.d) < 1e-38F ? 0 : 1 / block.d;
+  block.d = clamped_half(d);
+  block.m = clamped_half(m);
   for (size_t i = 0; i < kLegacyElems; ++i) {
-    const float q = std::clamp<float>((x[i] - block.m) * inverse + 0.5F, 0, kTop);
+    const float q = std::clamp<float>((x[i] - m) * inverse + 0.5F, 0, kTop);
     block.q[i] = static_cast<uint8_t>(static_cast<int>(q));
   }
   return block;
@@ -114,14 +118,14 @@ LegacyBlock legacy_weighted_symmetric(const float* x, const float* w) {
     std::memcpy(a + c, as, sizeof(as));
   }
   if (!(a[0] > 0)) return legacy_symmetric<kTop>(x);  // no importance in this block
-  block.d = p[0] / a[0];
-  float best = block.d * p[0], best_inverse = inverse[0];
+  float d = p[0] / a[0], best = d * p[0], best_inverse = inverse[0];
   for (size_t c = 1; c < kCandidates; ++c) {
     if (!(a[c] > 0 && p[c] * p[c] > best * a[c])) continue;
-    block.d = p[c] / a[c];
-    best = block.d * p[c];
+    d = p[c] / a[c];
+    best = d * p[c];
     best_inverse = inverse[c];
   }
+  block.d = clamped_half(d);
   for (size_t i = 0; i < kLegacyElems; i += kLanes) {
     const Lanes q = code(load_lanes(x + i) * best_inverse);
     for (size_t lane = 0; lane < kLanes; ++lane)
@@ -160,11 +164,10 @@ class LegacyWeightedAffine {
 
   LegacyBlock solve() {
     LegacyBlock block;
-    block.m = low_;
+    block.m = clamped_half(low_);
     if (!(high_ > low_)) return block;
     float best_inverse = kTop / (high_ - low_), best_low = low_;
-    block.d = 1 / best_inverse;
-    float least_error = error_of(best_inverse, block.d);
+    float d = 1 / best_inverse, least_error = error_of(best_inverse, d);
     for (size_t step = 0; step < kSteps;) {
       Batch batch;
       evaluate(step, batch);
@@ -175,10 +178,12 @@ class LegacyWeightedAffine {
       if (i == n) continue;
       best_inverse = batch.inverse[i];
       best_low = low_;
-      block.d = batch.d[i];
-      block.m = low_ = batch.m[i];
+      d = batch.d[i];
+      low_ = batch.m[i];
       least_error = batch.error[i];
     }
+    block.d = clamped_half(d);
+    block.m = clamped_half(low_);
     for (size_t i = 0; i < kLegacyElems; i += kLanes) {
       const Lanes q = code(load_lanes(x_ + i), best_low, all_lanes(best_inverse));
       for (size_t lane = 0; lane < kLanes; ++lane) block.q[i + lane] = static_cast<uint8_t>(static_cast<int>(q[lane]));

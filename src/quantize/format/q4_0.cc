@@ -14,7 +14,7 @@ struct Block {  // tensor/format/q4_0.cc
 
 Block pack(const LegacyBlock& from) {
   Block block{};
-  block.d = clamped_half(from.d);
+  block.d = from.d;
   for (size_t j = 0; j < 16; ++j) block.q[j] = static_cast<uint8_t>(from.q[j] | from.q[j + 16] << 4);
   return block;
 }

@@ -15,8 +15,8 @@ struct Block {  // tensor/format/q4_1.cc
 
 Block pack(const LegacyBlock& from) {
   Block block{};
-  block.d = clamped_half(from.d);
-  block.m = clamped_half(from.m);
+  block.d = from.d;
+  block.m = from.m;
   for (size_t j = 0; j < 16; ++j) block.q[j] = static_cast<uint8_t>(from.q[j] | from.q[j + 16] << 4);
   return block;
 }

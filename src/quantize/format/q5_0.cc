@@ -15,7 +15,7 @@ struct Block {  // tensor/format/q5_0.cc
 
 Block pack(const LegacyBlock& from) {
   Block block{};
-  block.d = clamped_half(from.d);
+  block.d = from.d;
   pack_fifth_bits(from, block.high, block.q);
   return block;
 }

@@ -16,8 +16,8 @@ struct Block {  // tensor/format/q5_1.cc
 
 Block pack(const LegacyBlock& from) {
   Block block{};
-  block.d = clamped_half(from.d);
-  block.m = clamped_half(from.m);
+  block.d = from.d;
+  block.m = from.m;
   pack_fifth_bits(from, block.high, block.q);
   return block;
 }
