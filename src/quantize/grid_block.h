@@ -68,11 +68,13 @@ class GridBlock {
   static constexpr size_t kElemsPerSubBlock = kElems / kSubBlocks;
   static constexpr std::array<float, 2> kVariantDeltas =
       Shape::kDelta == GridDelta::kNone ? std::array{0.0F, 0.0F} : std::array{0.125F, -0.125F};
-  static constexpr size_t kMaxTried = 8;
+  static constexpr size_t kMaxTried = 16;
   static constexpr float kMaxMultiplier = 2 * Shape::kScaleCodes - 1;
   // Scales of a sub-block: rms / kTypicalCoordinate times these, if every point were in the grid; then the best of them
   // times Shape::kScales with the points that are.
   static constexpr float kUnconstrainedScales[] = {0.65F, 0.75F, 0.85F, 0.95F, 1.05F, 1.15F, 1.3F, 1.45F, 1.6F, 1.75F};
+  // Elements of about the same magnitude fit a grid best at one of its levels, which need not be a typical one.
+  static constexpr float kFlat = 1.4F;
   // Multipliers of the largest scale of a sub-block, relative to the largest that can be stored.
   static constexpr float kTopMultipliers[] = {0.7F, 0.76F, 0.82F, 0.88F, 0.92F, 0.96F, 1.0F, 1.04F, 1.08F, 1.14F};
 
@@ -104,7 +106,8 @@ class GridBlock {
     float best_scale() const { return p > 0 && q > 0 ? p / q : 0; }
   };
   struct SubBlock {
-    float rms = 0;
+    float rms = 0;  // with the weights of the errors
+    float max = 0;
     float scale = 0;
     size_t c = 0;
     Sums sums;  // at scale code c
@@ -130,6 +133,7 @@ class GridBlock {
       for (size_t i = b * kElemsPerSubBlock; i < (b + 1) * kElemsPerSubBlock; ++i) {
         sum_w += w_[i];
         sum_wx2 += w_[i] * x[i] * x[i];
+        sub_blocks_[b].max = std::max(sub_blocks_[b].max, std::abs(x[i]));
       }
       sub_blocks_[b].rms = sum_w > 0 ? std::sqrt(sum_wx2 / sum_w) : 0;
     }
@@ -228,11 +232,15 @@ class GridBlock {
       return;
     }
     float best_gain = 0;
-    for (const float ratio : Shape::kScales) {
-      const Sums sums = evaluate(b, middle * ratio);
-      if (sums.best_gain() <= best_gain) continue;
+    const auto attempt = [&](float s) {
+      const Sums sums = evaluate(b, s);
+      if (sums.best_gain() <= best_gain) return;
       best_gain = sums.best_gain();
       sub.scale = sums.best_scale();
+    };
+    for (const float ratio : Shape::kScales) attempt(middle * ratio);
+    if (Shape::kSigns != GridSigns::kInGrid && sub.max < kFlat * sub.rms) {
+      for (const float level : index_.level()) attempt(sub.rms / level);
     }
   }
 

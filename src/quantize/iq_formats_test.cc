@@ -82,7 +82,8 @@ TEST_P(IqFormat, hard_rows_stay_finite_and_near) {
       const std::vector<float> values = dequantize(quantize(row, importance));
       for (size_t i = 0; i < kColumns; ++i) {
         ASSERT_TRUE(std::isfinite(values[i])) << "row " << row_id << ", importance " << importance_id << ", " << i;
-        ASSERT_LE(std::abs(values[i]), 3 * largest) << "row " << row_id << ", importance " << importance_id << ", " << i;
+        ASSERT_LE(std::abs(values[i]), 3 * largest)
+            << "row " << row_id << ", importance " << importance_id << ", " << i;
       }
       ++importance_id;
     }

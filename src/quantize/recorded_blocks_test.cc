@@ -101,8 +101,8 @@ INSTANTIATE_TEST_SUITE_P(Formats, CloseBlocks,
                                           testing::Bool()),
                          case_name);
 INSTANTIATE_TEST_SUITE_P(IqFormats, CloseBlocks,
-                         testing::Combine(testing::Values("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s",
-                                                          "iq4_nl", "iq4_xs"),
+                         testing::Combine(testing::Values("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs",
+                                                          "iq3_s", "iq4_nl", "iq4_xs"),
                                           testing::Values(true)),
                          case_name);
 
