@@ -255,8 +255,9 @@ class GridBlock {
     for (const float top : kTopMultipliers) {
       const float d = max_scale / (top * kMaxMultiplier);
       float gain = 0;
-      for (size_t b = 0; b < kSubBlocks; ++b)
+      for (size_t b = 0; b < kSubBlocks; ++b) {
         gain += tried_gain(b, d * multiplier(nearest_code(sub_blocks_[b].scale, d)));
+      }
       if (gain > best_gain) {
         best_gain = gain;
         d_ = d;
