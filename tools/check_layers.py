@@ -8,7 +8,7 @@ LAYERS = {  # folder: folders it may include (itself is always allowed)
     "base": "",
     "tensor": "base",
     "gguf": "base tensor",
-    "quantize": "base tensor",
+    "quantize": "base tensor gguf",
     "text": "base gguf",
     "graph": "base tensor",
     "model": "base tensor gguf graph",
