@@ -7,6 +7,7 @@
 #include <numeric>
 #include <span>
 
+#include "base/mapped_file.h"
 #include "gguf/gguf_file.h"
 #include "gguf/gguf_writer.h"
 #include "quantize/legacy_importance.h"
@@ -145,22 +146,28 @@ std::vector<float> means_of(std::span<const float> sums, int64_t count) {
 }
 
 std::vector<float> means_of_all(const ImportanceEntry& entry, size_t n_columns) {
-  const int64_t count = std::accumulate(entry.counts.begin(), entry.counts.end(), int64_t{0});
+  const double count = std::accumulate(entry.counts.begin(), entry.counts.end(), 0.0);
   if (count == 0) return {};
   std::vector<double> sums(n_columns);
   for (size_t i = 0; i < entry.sums.size(); ++i) sums[i % n_columns] += entry.sums[i];
   std::vector<float> means;
-  for (const double sum : sums) means.push_back(static_cast<float>(sum / static_cast<double>(count)));
+  for (const double sum : sums) means.push_back(static_cast<float>(sum / count));
   return means;
 }
 
 }  // namespace
 
-Result<ImportanceMatrix> read_importance_matrix(const std::filesystem::path& path) {
-  ZINC_TRY(is_legacy, is_legacy_importance(path));
-  if (is_legacy) return read_legacy_importance(path);
-  ZINC_TRY(file, GgufFile::open(path));
+Result<ImportanceMatrix> parse_importance_matrix(std::span<const std::byte> bytes, std::string_view name) {
+  constexpr std::string_view kMagic = "GGUF";
+  const bool is_gguf = bytes.size() >= kMagic.size() && std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) == 0;
+  if (!is_gguf) return parse_legacy_importance(bytes, name);
+  ZINC_TRY(file, GgufFile::parse(bytes, std::string(name)));
   return read_gguf(file);
+}
+
+Result<ImportanceMatrix> read_importance_matrix(const std::filesystem::path& path) {
+  ZINC_TRY(file, MappedFile::open(path));
+  return parse_importance_matrix(file.bytes(), path.string());
 }
 
 Status write_importance_matrix(const ImportanceMatrix& matrix, const std::filesystem::path& path) {

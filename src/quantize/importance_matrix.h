@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,6 +44,8 @@ struct ImportanceMatrix {
 // The error names the file and says what is wrong with it. The sums and counts of the result are valid, and there is at
 // least one entry.
 Result<ImportanceMatrix> read_importance_matrix(const std::filesystem::path& path);
+// The same for the bytes of a file; `name` is for messages.
+Result<ImportanceMatrix> parse_importance_matrix(std::span<const std::byte> bytes, std::string_view name);
 // Replaces the file atomically. REQUIRES: at least one entry.
 Status write_importance_matrix(const ImportanceMatrix& matrix, const std::filesystem::path& path);
 // Adds the sums and counts of `other`, as if both texts had been one. Fails if a weight has another shape; then `into`

@@ -1,10 +1,8 @@
 #include "quantize/legacy_importance.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <span>
-
-#include "base/mapped_file.h"
 
 namespace zinc {
 namespace {
@@ -14,8 +12,7 @@ constexpr int64_t kChunkSize = 512;
 
 class LegacyReader {
  public:
-  LegacyReader(const std::filesystem::path& path, std::span<const std::byte> bytes)
-      : path_(path.string()), rest_(bytes) {}
+  LegacyReader(std::string_view name, std::span<const std::byte> bytes) : name_(name), rest_(bytes) {}
 
   bool is_at_end() const { return rest_.empty(); }
 
@@ -54,7 +51,7 @@ class LegacyReader {
     return fail(ErrorCode::invalid_input,
                 "{}: not an importance matrix: it is not a GGUF file, and as a binary file of older versions of "
                 "llama-imatrix it is damaged ({})",
-                path_, what);
+                name_, what);
   }
 
  private:
@@ -65,28 +62,21 @@ class LegacyReader {
     return taken;
   }
 
-  std::string path_;
+  std::string_view name_;
   std::span<const std::byte> rest_;
 };
 
 }  // namespace
 
-Result<bool> is_legacy_importance(const std::filesystem::path& path) {
-  ZINC_TRY(file, MappedFile::open(path));
-  constexpr std::string_view kMagic = "GGUF";
-  return file.bytes().size() < kMagic.size() || std::memcmp(file.bytes().data(), kMagic.data(), kMagic.size()) != 0;
-}
-
-Result<ImportanceMatrix> read_legacy_importance(const std::filesystem::path& path) {
-  ZINC_TRY(file, MappedFile::open(path));
-  LegacyReader reader(path, file.bytes());
+Result<ImportanceMatrix> parse_legacy_importance(std::span<const std::byte> bytes, std::string_view name) {
+  LegacyReader reader(name, bytes);
   ImportanceMatrix matrix;
   matrix.chunk_size = kChunkSize;
   ZINC_TRY(n_entries, reader.number());
   for (int32_t i = 0; i < n_entries; ++i) {
-    ZINC_TRY(name, reader.text());
+    ZINC_TRY(weight, reader.text());
     ZINC_TRY(entry, reader.entry());
-    if (!matrix.entries.emplace(name, std::move(entry)).second) return reader.damaged("an entry occurs twice");
+    if (!matrix.entries.emplace(weight, std::move(entry)).second) return reader.damaged("an entry occurs twice");
   }
   if (matrix.entries.empty()) return reader.damaged("it has no entries");
   if (reader.is_at_end()) return matrix;  // the oldest files end here

@@ -2,13 +2,14 @@
 // number of windows. It has no counts per expert.
 #pragma once
 
-#include <filesystem>
+#include <span>
+#include <string_view>
 
 #include "quantize/importance_matrix.h"
 
 namespace zinc {
 
-Result<bool> is_legacy_importance(const std::filesystem::path& path);  // an existing file that is not GGUF
-Result<ImportanceMatrix> read_legacy_importance(const std::filesystem::path& path);
+// `name` is the file's, for messages.
+Result<ImportanceMatrix> parse_legacy_importance(std::span<const std::byte> bytes, std::string_view name);
 
 }  // namespace zinc
