@@ -29,12 +29,12 @@ Error bad_tensor(const GgufFile& file, std::string_view name, std::string_view w
 
 Result<std::vector<float>> floats_of(const GgufFile& file, const GgufTensor& tensor) {
   if (tensor.view.format != &k_f32) return bad_tensor(file, tensor.name, "is not stored as f32");
+  if (tensor.view.shape.elems() == 0) return bad_tensor(file, tensor.name, "is empty");
   std::vector<float> values(static_cast<size_t>(tensor.view.shape.elems()));
   std::memcpy(values.data(), tensor.view.bytes.data(), values.size() * sizeof(float));
   for (const float x : values) {
     if (!std::isfinite(x) || x < 0) return bad_tensor(file, tensor.name, "has a value that is negative or not finite");
   }
-  if (values.empty()) return bad_tensor(file, tensor.name, "is empty");
   return values;
 }
 

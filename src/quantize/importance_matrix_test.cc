@@ -152,6 +152,7 @@ TEST_F(ImportanceMatrixTest, hostile_files_are_refused) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();
   const auto expect_refused = [&](const GgufWriter& writer, std::string_view reason) {
     const std::string message = error_of(writer);
+    EXPECT_NE(message, "");
     EXPECT_NE(message.find(reason), std::string::npos) << message << "\nexpected: " << reason;
   };
   ASSERT_EQ(error_of(file_with(Shape{4}, four, Shape{1}, {1})), "");
@@ -161,6 +162,7 @@ TEST_F(ImportanceMatrixTest, hostile_files_are_refused) {
   expect_refused(file_with(Shape{4}, four, Shape{1}, {-1}), "negative");
   expect_refused(file_with(Shape{4}, four, Shape{1}, {1e20F}), "too large");
   expect_refused(file_with(Shape{4}, four, Shape{1}, {0}), "count of 0");
+  expect_refused(file_with(Shape{0}, {}, Shape{1}, {1}), "");
   expect_refused(file_with(Shape{4}, four, Shape{2, 1}, {1, 1}), "does not go with counts");
   expect_refused(file_with(Shape{2, 2}, four, Shape{3}, {1, 1, 1}), "does not go with counts");
   expect_refused(file_with(Shape{4}, four, Shape{1}, {1}).add_tensor("x.in_sum2", {1}, k_f32, Floats{1}), "x.counts");
