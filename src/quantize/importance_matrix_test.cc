@@ -152,7 +152,6 @@ TEST_F(ImportanceMatrixTest, hostile_files_are_refused) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();
   const auto expect_refused = [&](const GgufWriter& writer, std::string_view reason) {
     const std::string message = error_of(writer);
-    EXPECT_NE(message, "");
     EXPECT_NE(message.find(reason), std::string::npos) << message << "\nexpected: " << reason;
   };
   ASSERT_EQ(error_of(file_with(Shape{4}, four, Shape{1}, {1})), "");
@@ -162,11 +161,13 @@ TEST_F(ImportanceMatrixTest, hostile_files_are_refused) {
   expect_refused(file_with(Shape{4}, four, Shape{1}, {-1}), "negative");
   expect_refused(file_with(Shape{4}, four, Shape{1}, {1e20F}), "too large");
   expect_refused(file_with(Shape{4}, four, Shape{1}, {0}), "count of 0");
-  expect_refused(file_with(Shape{0}, {}, Shape{1}, {1}), "");
   expect_refused(file_with(Shape{4}, four, Shape{2, 1}, {1, 1}), "does not go with counts");
   expect_refused(file_with(Shape{2, 2}, four, Shape{3}, {1, 1, 1}), "does not go with counts");
   expect_refused(file_with(Shape{4}, four, Shape{1}, {1}).add_tensor("x.in_sum2", {1}, k_f32, Floats{1}), "x.counts");
   expect_refused(file_with(Shape{4}, four, Shape{1}, {1}).add_tensor("x.counts", {1}, k_f32, Floats{1}), "x.in_sum2");
+  GgufWriter hollow = file_with(Shape{4}, four, Shape{1}, {1});
+  hollow.add_tensor("x.in_sum2", Shape{0}, k_f32, std::string_view("")).add_tensor("x.counts", {1}, k_f32, Floats{1});
+  EXPECT_NE(error_of(hollow), "");
   GgufWriter half = file_with(Shape{4}, four, Shape{1}, {1});
   half.add_tensor("x.in_sum2", {4}, k_f16, four).add_tensor("x.counts", {1}, k_f32, Floats{1});
   expect_refused(half, "f32");
