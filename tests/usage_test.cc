@@ -24,6 +24,7 @@ TEST_F(UsageTest, version_and_help_print_to_standard_output) {
                                                            {"graph", "--help"},
                                                            {"bench", "--help"},
                                                            {"perplexity", "--help"},
+                                                           {"imatrix", "--help"},
                                                            {"convert", "--help"},
                                                            {"pull", "--help"},
                                                            {"list", "--help"},

@@ -51,6 +51,12 @@ constexpr auto kOptions = std::to_array<ForeignWord>({
     {"-m", kModelWord},
     {"--model", kModelWord},
     {"-s", "use `--seed N`"},
+    {"--chunks", "use `--windows N`"},
+    {"--in-file", "use `zinc imatrix --merge A B -o C`"},
+    {"--save-frequency", "use `--save-every N`"},
+    {"--output-frequency", "use `--save-every N`"},
+    {"--output-format", "importance matrices are written as GGUF; leave the option out"},
+    {"--no-ppl", "zinc imatrix computes no perplexity; leave the option out"},
 });
 
 // Commands of Ollama, llama.cpp, pip and others.
