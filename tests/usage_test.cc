@@ -26,6 +26,7 @@ TEST_F(UsageTest, version_and_help_print_to_standard_output) {
                                                            {"perplexity", "--help"},
                                                            {"imatrix", "--help"},
                                                            {"convert", "--help"},
+                                                           {"quantize", "--help"},
                                                            {"pull", "--help"},
                                                            {"list", "--help"},
                                                            {"show", "--help"},

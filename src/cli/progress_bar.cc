@@ -24,6 +24,7 @@ constexpr int kBarColumns = 28;
 std::string_view phase_name(DownloadPhase phase) {
   if (phase == DownloadPhase::verifying) return "verifying";
   if (phase == DownloadPhase::converting) return "converting";
+  if (phase == DownloadPhase::quantizing) return "quantizing";
   return phase == DownloadPhase::unpacking ? "unpacking" : "downloading";
 }
 

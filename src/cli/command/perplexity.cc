@@ -9,6 +9,7 @@
 #include "cli/model_file.h"
 #include "cli/model_options.h"
 #include "cli/number_in_range.h"
+#include "cli/perplexity_report.h"
 #include "cli/read_windows.h"
 
 namespace zinc::command_perplexity {
@@ -61,25 +62,11 @@ json::object report_of(const Options& options, const WindowedText& text, const T
   return report;
 }
 
-void print_scores(const TextScores& scores) {
-  const double mean = mean_of(scores.nll), error = error_of_mean(scores.nll);
-  fmt::print("perplexity {:.4f} +/- {:.4f}, mean nll {:.6f} over {} tokens\n", std::exp(mean), std::exp(mean) * error,
-             mean, scores.nll.size());
-  if (scores.divergence.empty()) return;
-  fmt::print("baseline perplexity {:.4f}\n", std::exp(mean_of(scores.baseline_nll)));
-  fmt::print("KL divergence mean {:.6f}, median {:.6f}, p99 {:.6f}, max {:.6f}\n", mean_of(scores.divergence),
-             quantile(scores.divergence, 0.5), quantile(scores.divergence, 0.99), quantile(scores.divergence, 1));
-  fmt::print("top-1 agreement {:.2f} %\n", 100 * share_of(scores.n_same_top, scores.divergence.size()));
-}
-
 Status run(const Options& options) {
   ZINC_TRY(model, load_model(options.model));
   ZINC_TRY(text, read_windows(options.text, model));
   const int n_vocab = static_cast<int>(model.model().config.vocab_size);
   ZINC_TRY(baseline, open_baseline(options, text, n_vocab));
-  constexpr int kStepTokens = 128;  // the logits of each step are copied to the host
-  ZINC_TRY(runner, ModelRunner::create(
-                       model, {.context = options.text.window, .step_tokens = kStepTokens, .all_logits = true}));
   std::optional<PredictionWriter> writer;
   if (!options.save_path.empty()) {
     ZINC_TRY(created, PredictionWriter::create(options.save_path, n_vocab, text.window, text.tokens));
@@ -88,17 +75,17 @@ Status run(const Options& options) {
   const auto progress = [&](int n_done, const TextScores& scores) {
     fmt::print(stderr, "window {} of {}: perplexity {:.4f}\n", n_done, text.n_windows(), std::exp(mean_of(scores.nll)));
   };
-  ZINC_TRY(scores, score_text(runner, text,
-                              {.save = writer ? &*writer : nullptr,
-                               .baseline = baseline ? &*baseline : nullptr,
-                               .progress = progress}));
+  ZINC_TRY(scores, score_windows(model, text,
+                                 {.save = writer ? &*writer : nullptr,
+                                  .baseline = baseline ? &*baseline : nullptr,
+                                  .progress = progress}));
   if (writer) {
     if (Status saved = writer->commit(); !saved.ok()) return saved;
   }
   if (options.json) {
     fmt::print("{}\n", to_json(report_of(options, text, scores, model.backend_name())));
   } else {
-    print_scores(scores);
+    fmt::print("{}", scores_text(scores));
   }
   return ok_status();
 }
