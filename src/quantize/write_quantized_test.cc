@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kWidth = 256, kRows = 32, kExperts = 3;
+constexpr int64_t kWidth = 256, kRows = 8, kExperts = 3;
 
 std::vector<float> random_values(size_t n, unsigned seed) {
   std::mt19937 random(seed);
@@ -43,9 +43,9 @@ GgufWriter small_model(const char* format_name = "f16", std::optional<float> bad
     if (bad && name == "blk.1.attn_v.weight") values[5 * kWidth + 7] = *bad;
     writer.add_tensor(name, shape, of, values);
   };
-  add("token_embd.weight", {64, kWidth}, format);
+  add("token_embd.weight", {16, kWidth}, format);
   add("output_norm.weight", {kWidth}, k_f32);
-  add("output.weight", {64, kWidth}, format);
+  add("output.weight", {16, kWidth}, format);
   for (int i = 0; i < 2; ++i) {
     const std::string layer = fmt::format("blk.{}.", i);
     add(layer + "attn_q.weight", {2 * kRows, kWidth}, format);
@@ -53,7 +53,7 @@ GgufWriter small_model(const char* format_name = "f16", std::optional<float> bad
     add(layer + "ffn_gate_inp.weight", {kExperts, kWidth}, k_f32);
     add(layer + "ffn_up_exps.weight", {kExperts, kRows, kWidth}, format);
     add(layer + "ffn_down_exps.weight", {kExperts, kRows, 2 * kWidth}, format);
-    add(layer + "attn_k.weight", {64, 96}, format);  // rows that are not a multiple of 256 long
+    add(layer + "attn_k.weight", {16, 96}, format);  // rows that are not a multiple of 256 long
   }
   return writer;
 }
@@ -311,7 +311,7 @@ TEST_F(WriteQuantizedTest, cancelled_and_failed_writes_leave_nothing) {
   auto* const previous = std::signal(SIGXFSZ, SIG_IGN);  // a full disk
   struct rlimit before = {};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  const struct rlimit small = {.rlim_cur = 20'000, .rlim_max = before.rlim_max};
+  const struct rlimit small = {.rlim_cur = 5'000, .rlim_max = before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
   const Status full = write(file, options);
   ::setrlimit(RLIMIT_FSIZE, &before);
