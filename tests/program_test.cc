@@ -23,6 +23,7 @@ std::vector<Arguments> commands_on(const std::string& file) {
           {"run", file, "hello"},
           {"bench", file, "-p", "4", "-n", "2", "-r", "1"},
           {"perplexity", file, kModel},
+          {"imatrix", file, kModel},
           {"serve", file, "--port", "0"},
           {"debug", "eval", file, "--tokens", "1,2,3"}};
 }

@@ -8,7 +8,7 @@ LAYERS = {  # folder: folders it may include (itself is always allowed)
     "base": "",
     "tensor": "base",
     "gguf": "base tensor",
-    "quantize": "base tensor",
+    "quantize": "base tensor gguf",
     "text": "base gguf",
     "graph": "base tensor",
     "model": "base tensor gguf graph",
@@ -26,12 +26,12 @@ LAYERS = {  # folder: folders it may include (itself is always allowed)
     "cache": "base graph backend",
     "sample": "base graph text",
     "constrain": "base text sample",
-    "engine": "base tensor gguf text graph model backend backend/split backend/mpi cache sample constrain",
+    "engine": "base tensor gguf quantize text graph model backend backend/split backend/mpi cache sample constrain",
     "hub": "base tensor gguf graph model",
     "convert": "base tensor gguf text model",
     "chat": "base gguf text graph sample constrain engine",
     "server": "base text graph constrain engine chat hub",
-    "cli": "base tensor gguf text graph model backend backend/mpi sample constrain engine chat hub server convert",
+    "cli": "base tensor gguf text graph model backend backend/mpi sample constrain engine chat hub server convert quantize",
 }
 SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".mm", ".metal"}
 

@@ -51,6 +51,18 @@ constexpr auto kOptions = std::to_array<ForeignWord>({
     {"-m", kModelWord},
     {"--model", kModelWord},
     {"-s", "use `--seed N`"},
+    {"--pure", "use --tensor '.=TYPE': one type for every matrix"},
+    {"--output-tensor-type", "use --tensor '^output=TYPE'"},
+    {"--token-embedding-type", "use --tensor '^token_embd=TYPE'"},
+    {"--leave-output-tensor", "use --tensor '^output=copy'"},
+    {"--tensor-type", "use --tensor 'REGEX=TYPE'"},
+    {"--tensor-type-file", "use --tensor 'REGEX=TYPE' as often as needed"},
+    {"--chunks", "use `--windows N`"},
+    {"--in-file", "use `zinc imatrix --merge A B -o C`"},
+    {"--save-frequency", "use `--save-every N`"},
+    {"--output-frequency", "use `--save-every N`"},
+    {"--output-format", "importance matrices are written as GGUF; leave the option out"},
+    {"--no-ppl", "zinc imatrix computes no perplexity; leave the option out"},
 });
 
 // Commands of Ollama, llama.cpp, pip and others.
@@ -67,6 +79,7 @@ constexpr auto kCommandWords = std::to_array<ForeignWord>({
     {"model", "did you mean `zinc list`?"},
     {"models", "did you mean `zinc list`?"},
     {"push", "zinc does not upload models"},
+    {"llama-quantize", "use `zinc quantize IN OUT TYPE`"},
     {"remove", "use `zinc rm NAME`"},
     {"search", "`zinc list` shows the models zinc knows by name"},
     {"server", "did you mean `zinc serve`?"},

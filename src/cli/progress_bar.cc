@@ -10,6 +10,7 @@
 #include "cli/output.h"
 #include "cli/sanitize_line.h"
 #include "cli/terminal.h"
+#include "cli/time_text.h"
 #include "hub/inventory.h"
 
 namespace zinc {
@@ -20,16 +21,10 @@ constexpr auto kLineInterval = std::chrono::seconds(10);
 constexpr auto kRateWindow = std::chrono::seconds(5);
 constexpr int kBarColumns = 28;
 
-std::string time_text(double seconds) {
-  if (seconds >= 360'000) return "days";
-  const auto s = static_cast<int64_t>(seconds + 0.5);
-  if (s >= 3600) return fmt::format("{} h {} min", s / 3600, s % 3600 / 60);
-  return s >= 60 ? fmt::format("{} min {} s", s / 60, s % 60) : fmt::format("{} s", s);
-}
-
 std::string_view phase_name(DownloadPhase phase) {
   if (phase == DownloadPhase::verifying) return "verifying";
   if (phase == DownloadPhase::converting) return "converting";
+  if (phase == DownloadPhase::quantizing) return "quantizing";
   return phase == DownloadPhase::unpacking ? "unpacking" : "downloading";
 }
 

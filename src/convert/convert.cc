@@ -4,13 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cmath>
 #include <limits>
 #include <map>
 
 #include "base/sanitize_for_terminal.h"
-#include "base/thread_pool.h"
 #include "convert/checkpoint_config.h"
 #include "convert/family.h"
 #include "convert/read_file.h"
@@ -22,7 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint32_t kQuantizationVersion = 2;  // of the block layouts
-constexpr size_t kChunkBytes = size_t{16} << 20;
 
 struct FileType {
   std::string_view format;
@@ -129,58 +126,25 @@ uint32_t file_type(const Format& format, bool has_mxfp4) {
   return 0;
 }
 
-// Rows per chunk: at least one, about kChunkBytes of floats.
-int64_t rows_per_chunk(const OutputTensor& tensor) {
-  const auto row_floats = static_cast<size_t>(tensor.shape.inner()) * sizeof(float);
-  return std::max<int64_t>(1, static_cast<int64_t>(kChunkBytes / row_floats));
-}
-
 bool has_overflow(const Format& format, std::span<const float> values) {
   constexpr float kMaxHalf = 65504;
   if (format.name != "f16") return false;
   return std::ranges::any_of(values, [](float value) { return std::isfinite(value) && std::abs(value) > kMaxHalf; });
 }
 
-class TensorWriter {
- public:
-  TensorWriter(GgufFileWriter& file, const WriteCallbacks& callbacks, uint64_t n_bytes)
-      : file_(file), callbacks_(callbacks), n_bytes_(n_bytes), scratch_(static_cast<size_t>(pool_.n_threads())) {}
-
-  Status write(const OutputTensor& tensor) {
-    const int64_t n_rows = tensor.n_rows(), n_chunk = rows_per_chunk(tensor);
-    for (int64_t first = 0; first < n_rows; first += n_chunk) {
-      if (callbacks_.cancelled()) return fail(ErrorCode::cancelled, "interrupted; nothing was written");
-      const int64_t n = std::min(n_chunk, n_rows - first);
-      ZINC_TRY(written, write_rows(tensor, first, n));
-      callbacks_.progress({.n_done = file_.n_written(), .n_bytes = n_bytes_});
-    }
-    return ok_status();
-  }
-
- private:
-  Status write_rows(const OutputTensor& tensor, int64_t first, int64_t n) {
-    const size_t n_row_bytes = row_bytes(*tensor.format, static_cast<size_t>(tensor.shape.inner()));
-    bytes_.resize(static_cast<size_t>(n) * n_row_bytes);
-    std::atomic<bool> overflows = false;
-    pool_.parallel_for(static_cast<size_t>(n), [&](size_t begin, size_t end) {
-      std::vector<float>& scratch = scratch_[ThreadPool::current_thread()];
-      scratch.clear();
-      encode_rows(tensor, first + static_cast<int64_t>(begin), static_cast<int64_t>(end - begin), scratch,
-                  std::span(bytes_).subspan(begin * n_row_bytes, (end - begin) * n_row_bytes));
-      if (has_overflow(*tensor.format, scratch)) overflows = true;
-    });
-    if (!overflows) return file_.write(bytes_);
+RowSource rows_of(const OutputTensor& tensor) {
+  const auto encode = [&tensor](int64_t row, std::vector<float>& scratch, std::span<std::byte> out) -> Status {
+    scratch.clear();
+    encode_rows(tensor, row, 1, scratch, out);
+    if (!has_overflow(*tensor.format, scratch)) return ok_status();
     return fail(ErrorCode::invalid_input,
                 "tensor '{}' has values beyond 65504, the largest of f16; use --type bf16, f32 or q8_0", tensor.name);
-  }
-
-  GgufFileWriter& file_;
-  const WriteCallbacks& callbacks_;
-  uint64_t n_bytes_;
-  ThreadPool pool_;
-  std::vector<std::vector<float>> scratch_;  // by thread
-  std::vector<std::byte> bytes_;
-};
+  };
+  return {.n_rows = tensor.n_rows(),
+          .row_elems = tensor.shape.inner(),
+          .n_row_bytes = row_bytes(*tensor.format, static_cast<size_t>(tensor.shape.inner())),
+          .encode = encode};
+}
 
 }  // namespace
 
@@ -246,9 +210,9 @@ Result<Conversion> plan_conversion(const fs::path& folder, const ConversionOptio
 
 Status write_gguf(const Conversion& conversion, const fs::path& path, const WriteCallbacks& callbacks) {
   ZINC_TRY(file, GgufFileWriter::create(path, conversion.header));
-  TensorWriter writer(file, callbacks, conversion.header.file_bytes());
+  RowWriter writer(callbacks, conversion.header.file_bytes());
   for (const OutputTensor& tensor : conversion.tensors) {
-    ZINC_TRY(written, writer.write(tensor));
+    ZINC_TRY(written, writer.write(file, rows_of(tensor)));
     for (const SourceMatrix& source : tensor.sources) conversion.checkpoint->release_pages(*source.tensor);
   }
   return file.commit();

@@ -12,6 +12,7 @@
 #include "convert/checkpoint.h"
 #include "convert/output_tensor.h"
 #include "gguf/gguf_writer.h"
+#include "gguf/row_writer.h"
 
 namespace zinc {
 
@@ -30,13 +31,6 @@ struct Conversion {
 
 Result<Conversion> plan_conversion(const std::filesystem::path& folder, const ConversionOptions& options);
 
-struct WriteProgress {
-  uint64_t n_done = 0, n_bytes = 0;  // of the file
-};
-struct WriteCallbacks {
-  std::function<void(const WriteProgress&)> progress = [](const WriteProgress&) {};
-  std::function<bool()> cancelled = [] { return false; };
-};
 // The file appears under its name only when it is complete; an error leaves nothing behind.
 Status write_gguf(const Conversion& conversion, const std::filesystem::path& path, const WriteCallbacks& callbacks);
 

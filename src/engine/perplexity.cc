@@ -96,6 +96,7 @@ Result<TextScores> score_text(ModelRunner& runner, const WindowedText& text, con
   TextScores scores;
   Scorer scorer(options, scores);
   for (int w = 0; w < text.n_windows(); ++w) {
+    if (options.cancelled && options.cancelled()) return fail(ErrorCode::cancelled, "interrupted");
     if (Status scored = score_window(runner, text.at(w), scorer); !scored.ok()) return scored.error();
     if (options.progress) options.progress(w + 1, scores);
   }

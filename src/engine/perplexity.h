@@ -41,6 +41,7 @@ struct ScoreOptions {
   PredictionWriter* save = nullptr;          // receives every prediction
   const PredictionFile* baseline = nullptr;  // computed from the same windows
   std::function<void(int n_windows_done, const TextScores&)> progress = {};
+  std::function<bool()> cancelled = {};  // asked before each window
 };
 // REQUIRES: the tokens are in the vocabulary; a context of at least a window.
 Result<TextScores> score_text(ModelRunner& runner, const WindowedText& text, const ScoreOptions& options);

@@ -34,8 +34,9 @@ struct DownloadLimits {
   int max_pause_s = 120;     // a longer Retry-After is an error
 };
 
-// unpacking: of a package; converting: of a checkpoint, which `zinc convert` shows with the same bar.
-enum class DownloadPhase : uint8_t { downloading, verifying, unpacking, converting };
+// unpacking: of a package; converting and quantizing: of a model, which `zinc convert` and `zinc quantize` show with
+// the same bar.
+enum class DownloadPhase : uint8_t { downloading, verifying, unpacking, converting, quantizing };
 struct DownloadProgress {
   DownloadPhase phase = DownloadPhase::downloading;
   uint64_t n_bytes = 0, n_done = 0;

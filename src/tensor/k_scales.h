@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace zinc {
 
@@ -16,6 +17,16 @@ struct ScaleMin {
 constexpr ScaleMin k_scale_min(const uint8_t (&packed)[12], size_t i) {
   if (i < 4) return {packed[i] & 63, packed[i + 4] & 63};
   return {(packed[i + 4] & 15) | (packed[i - 4] >> 6) << 4, (packed[i + 4] >> 4) | (packed[i] >> 6) << 4};
+}
+
+// REQUIRES: all below 64.
+constexpr void pack_k_scales(std::span<const uint8_t, 8> scales, std::span<const uint8_t, 8> mins,
+                             uint8_t (&packed)[12]) {
+  for (size_t i = 0; i < 4; ++i) {
+    packed[i] = static_cast<uint8_t>(scales[i] | scales[i + 4] >> 4 << 6);
+    packed[i + 4] = static_cast<uint8_t>(mins[i] | mins[i + 4] >> 4 << 6);
+    packed[i + 8] = static_cast<uint8_t>((scales[i + 4] & 15) | (mins[i + 4] & 15) << 4);
+  }
 }
 
 }  // namespace zinc

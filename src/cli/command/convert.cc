@@ -7,7 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/output.h"
-#include "cli/progress_bar.h"
+#include "cli/output_file.h"
 #include "cli/sanitize_line.h"
 #include "cli/sigint_watch.h"
 #include "hub/inventory.h"
@@ -44,24 +44,11 @@ Status print_plan(const Conversion& conversion) {
   return write_output(out);
 }
 
-Status check_free(const Options& options) {
-  std::error_code ignored;
-  if (options.force || options.dry_run || !std::filesystem::exists(options.output, ignored)) return ok_status();
-  return fail(ErrorCode::invalid_input, "{}: already exists; choose another name, or replace it with --force",
-              options.output);
-}
-
 Status write(const Conversion& conversion, const Options& options) {
   const SigintWatch watch;
   {
     ProgressBar bar;
-    const WriteCallbacks callbacks = {
-        .progress =
-            [&](const WriteProgress& progress) {
-              bar.show({.phase = DownloadPhase::converting, .n_bytes = progress.n_bytes, .n_done = progress.n_done});
-            },
-        .cancelled = SigintWatch::is_interrupted};
-    ZINC_TRY(written, write_gguf(conversion, options.output, callbacks));
+    ZINC_TRY(written, write_gguf(conversion, options.output, write_callbacks(bar, DownloadPhase::converting)));
   }
   if (const Status checked = check_output(options.output); !checked.ok()) {
     return fail(checked.error().code, "the file was written, but zinc cannot run it: {}", checked.error().message);
@@ -73,7 +60,9 @@ Status write(const Conversion& conversion, const Options& options) {
 Status run(const Options& options) {
   ConversionOptions how{.pretokenizer = options.pretokenizer};
   if (!options.type.empty()) how.format = find_conversion_format(options.type);
-  if (Status is_free = check_free(options); !is_free.ok()) return is_free;
+  if (!options.force && !options.dry_run) {
+    if (Status is_free = check_not_existing(options.output); !is_free.ok()) return is_free;
+  }
   ZINC_TRY(conversion, plan_conversion(options.folder, how));
   for (const std::string& warning : conversion.warnings) print_stderr(sanitize_line("warning: " + warning));
   return options.dry_run ? print_plan(conversion) : write(conversion, options);

@@ -5,41 +5,22 @@
 #include <memory>
 
 #include "base/json.h"
-#include "base/mapped_file.h"
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "cli/model_options.h"
 #include "cli/number_in_range.h"
-#include "engine/perplexity.h"
-#include "text/tokenizer.h"
+#include "cli/perplexity_report.h"
+#include "cli/read_windows.h"
 
 namespace zinc::command_perplexity {
 namespace {
 
 struct Options {
   ModelOptions model;
-  std::string text_path;
-  int window = 512, max_windows = 0;
+  WindowOptions text;
   std::string save_path, baseline_path;
   bool json = false;
 };
-
-Result<WindowedText> read_text(const Options& options, const ModelInstance& model) {
-  ZINC_TRY(tokenizer, Tokenizer::load(model.file()));
-  ZINC_TRY(file, MappedFile::open(options.text_path));
-  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-  std::vector<TokenId> tokens;
-  tokenizer.encode(text, {.add_special = true, .parse_special = false}, tokens);
-  const std::optional<TokenId> bos = tokenizer.adds_bos() ? tokenizer.bos() : std::nullopt;
-  Result<WindowedText> windows = cut_into_windows(std::move(tokens), options.window, options.max_windows, bos);
-  if (!windows.ok()) return fail(windows.error().code, "{}: {}", options.text_path, windows.error().message);
-  const auto largest = std::ranges::max(windows.value().tokens);
-  if (largest >= model.model().config.vocab_size) {
-    return fail(ErrorCode::invalid_input, "{}: the tokenizer produced token {}, but the model's vocabulary has only {}",
-                options.model.path, largest, model.model().config.vocab_size);
-  }
-  return windows;
-}
 
 // A baseline is comparable only if both runs predicted the same tokens.
 Result<std::optional<PredictionFile>> open_baseline(const Options& options, const WindowedText& text, int64_t n_vocab) {
@@ -81,25 +62,11 @@ json::object report_of(const Options& options, const WindowedText& text, const T
   return report;
 }
 
-void print_scores(const TextScores& scores) {
-  const double mean = mean_of(scores.nll), error = error_of_mean(scores.nll);
-  fmt::print("perplexity {:.4f} +/- {:.4f}, mean nll {:.6f} over {} tokens\n", std::exp(mean), std::exp(mean) * error,
-             mean, scores.nll.size());
-  if (scores.divergence.empty()) return;
-  fmt::print("baseline perplexity {:.4f}\n", std::exp(mean_of(scores.baseline_nll)));
-  fmt::print("KL divergence mean {:.6f}, median {:.6f}, p99 {:.6f}, max {:.6f}\n", mean_of(scores.divergence),
-             quantile(scores.divergence, 0.5), quantile(scores.divergence, 0.99), quantile(scores.divergence, 1));
-  fmt::print("top-1 agreement {:.2f} %\n", 100 * share_of(scores.n_same_top, scores.divergence.size()));
-}
-
 Status run(const Options& options) {
   ZINC_TRY(model, load_model(options.model));
-  ZINC_TRY(text, read_text(options, model));
+  ZINC_TRY(text, read_windows(options.text, model));
   const int n_vocab = static_cast<int>(model.model().config.vocab_size);
   ZINC_TRY(baseline, open_baseline(options, text, n_vocab));
-  constexpr int kStepTokens = 128;  // the logits of each step are copied to the host
-  ZINC_TRY(runner,
-           ModelRunner::create(model, {.context = options.window, .step_tokens = kStepTokens, .all_logits = true}));
   std::optional<PredictionWriter> writer;
   if (!options.save_path.empty()) {
     ZINC_TRY(created, PredictionWriter::create(options.save_path, n_vocab, text.window, text.tokens));
@@ -108,17 +75,17 @@ Status run(const Options& options) {
   const auto progress = [&](int n_done, const TextScores& scores) {
     fmt::print(stderr, "window {} of {}: perplexity {:.4f}\n", n_done, text.n_windows(), std::exp(mean_of(scores.nll)));
   };
-  ZINC_TRY(scores, score_text(runner, text,
-                              {.save = writer ? &*writer : nullptr,
-                               .baseline = baseline ? &*baseline : nullptr,
-                               .progress = progress}));
+  ZINC_TRY(scores, score_windows(model, text,
+                                 {.save = writer ? &*writer : nullptr,
+                                  .baseline = baseline ? &*baseline : nullptr,
+                                  .progress = progress}));
   if (writer) {
     if (Status saved = writer->commit(); !saved.ok()) return saved;
   }
   if (options.json) {
     fmt::print("{}\n", to_json(report_of(options, text, scores, model.backend_name())));
   } else {
-    print_scores(scores);
+    fmt::print("{}", scores_text(scores));
   }
   return ok_status();
 }
@@ -126,11 +93,11 @@ Status run(const Options& options) {
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("model", options->model.path, kModelHelp)->required();
-  app.add_option("file", options->text_path, "text file")->required();
-  app.add_option("-c,--context", options->window, "tokens per window; the second half of each is scored")
+  app.add_option("file", options->text.path, "text file")->required();
+  app.add_option("-c,--context", options->text.window, "tokens per window; the second half of each is scored")
       ->check(number_in_range(kMinWindow, 1 << 20))
       ->capture_default_str();
-  app.add_option("--windows", options->max_windows, "stop after this many windows (0: the whole text)")
+  app.add_option("--windows", options->text.max_windows, "stop after this many windows (0: the whole text)")
       ->check(number_in_range(0, 1 << 20))
       ->capture_default_str();
   CLI::Option* save =
