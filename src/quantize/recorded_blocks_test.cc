@@ -100,6 +100,11 @@ INSTANTIATE_TEST_SUITE_P(Formats, CloseBlocks,
                                                           "mxfp4", "nvfp4", "tq1_0", "tq2_0"),
                                           testing::Bool()),
                          case_name);
+INSTANTIATE_TEST_SUITE_P(IqFormats, CloseBlocks,
+                         testing::Combine(testing::Values("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs",
+                                                          "iq3_s", "iq4_nl", "iq4_xs"),
+                                          testing::Values(true)),
+                         case_name);
 
 }  // namespace
 }  // namespace zinc

@@ -16,6 +16,8 @@ TYPES = {  # ggml_type, elements and bytes of a block
     "q2_k": (10, 256, 84), "q3_k": (11, 256, 110), "q4_k": (12, 256, 144), "q5_k": (13, 256, 176), "q6_k": (14, 256, 210),
     "tq1_0": (34, 256, 54), "tq2_0": (35, 256, 66), "mxfp4": (39, 32, 17), "nvfp4": (40, 64, 36),
     "q1_0": (41, 128, 18), "q2_0": (42, 64, 18),
+    "iq1_s": (19, 256, 50), "iq1_m": (29, 256, 56), "iq2_xxs": (16, 256, 66), "iq2_xs": (17, 256, 74), "iq2_s": (22, 256, 82),
+    "iq3_xxs": (18, 256, 98), "iq3_s": (21, 256, 110), "iq4_nl": (20, 32, 18), "iq4_xs": (23, 256, 136),
 }
 
 
@@ -50,6 +52,8 @@ def main():
     (here / "importance.f32").write_bytes(importance.tobytes())
     for name, (number, elements, size) in TYPES.items():
         for suffix, weights in (("", None), ("-importance", importance.buffer_info()[0])):
+            if name.startswith("iq") and weights is None:
+                continue  # llama.cpp refuses some of them
             blocks = ctypes.create_string_buffer(len(values) // elements * size)
             written = quantize(number, values.buffer_info()[0], blocks, 0, len(rows), COLUMNS, weights)
             assert written == len(blocks), name
