@@ -14,7 +14,7 @@
 namespace zinc {
 namespace {
 
-constexpr int kContext = 256, kStreamedTokens = 64;
+constexpr int kContext = 256, kStreamedTokens = 128;  // two scan chunks of GPUs
 
 // Every backend, and GPUs for which the weights of experts in host memory are copied.
 std::vector<ServedFile> subjects() {
@@ -63,7 +63,8 @@ TEST_P(BatchInvarianceTest, outputs_do_not_depend_on_the_chunks_of_prompts) {
     EXPECT_NEAR(static_cast<double>(model_.weights().device_bytes()), counted, counted / 100);
   }
   std::mt19937 random(1);
-  for (const int step_tokens : {64, 100, 192}) {
+  const int least = std::max(64, file_.placement.streamed_tokens.value_or(0));  // a step takes a whole chunk
+  for (const int step_tokens : {least, least + 36, 192}) {
     const std::unique_ptr<Engine> engine =
         make_engine(file_, {.max_sequences = 3, .context = kContext, .step_tokens = step_tokens});
     std::vector<Request> requests;
@@ -107,13 +108,17 @@ TEST_P(BatchInvarianceTest, outputs_do_not_depend_on_prefix_cache_hits) {
 }
 
 TEST_P(BatchInvarianceTest, outputs_do_not_depend_on_preemption) {
-  EngineOptions options{.max_sequences = 1, .context = kContext, .step_tokens = 64};
+  const int n_streamed = file_.placement.streamed_tokens.value_or(0);
+  EngineOptions options{.max_sequences = 1, .context = kContext, .step_tokens = std::max(64, n_streamed)};
   options.cache_bytes = 2 * make_engine(file_, options)->limits().cache_bytes;
   options.max_sequences = 4;
   const Result<std::unique_ptr<Engine>> engine = Engine::create(load_model(file_), options);
   ASSERT_TRUE(engine.ok()) << engine.error().message;
   std::vector<Request> requests;
-  for (uint32_t i = 0; i < 4; ++i) requests.push_back({.prompt = tokens(60 + 10 * i, i), .options = greedy(90)});
+  const size_t n_shortest = n_streamed > 0 ? 120 : 60;
+  for (uint32_t i = 0; i < 4; ++i) {
+    requests.push_back({.prompt = tokens(n_shortest + 10 * i, i), .options = greedy(90)});
+  }
   requests[1].options.sampling = {.temperature = 1, .top_p = 0.9f, .seed = 7};
   std::vector<std::shared_ptr<RecordingSink>> outputs;
   for (const Request& request : requests) outputs.push_back(submit(*engine.value(), request));

@@ -25,7 +25,8 @@ constexpr FieldDoc kExtensionDocs[] = {
      "that is too long is an error."},
     {"cache_salt", "string", "Cached prefixes are shared only between requests with the same salt."},
     {"speculate", "string",
-     "Speculative decoding of this request: auto, off, ngram, mtp or draft. Default: the server's. A server with another "
+     "Speculative decoding of this request: auto, off, ngram, mtp or draft. Default: the server's. A server with "
+     "another "
      "drafter refuses mtp and draft, one with --speculate off also ngram. The output does not depend on it."},
     {"n_predict", "integer", "Alias of max_tokens."},
     {"use_beam_search", "boolean", "Must be false."},
