@@ -411,6 +411,9 @@ Status Placer::choose_layers() {
 
 Status Placer::check_tensor_parallel() const {
   const PlacementOptions& wanted = options_.placement;
+  if (options_.world) {
+    return fail(ErrorCode::unsupported, "--split-hosts gives each process whole layers; leave out --split tensor");
+  }
   if (devices_.size() < 2) {
     return fail(
         ErrorCode::invalid_input,

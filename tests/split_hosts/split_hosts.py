@@ -144,6 +144,7 @@ class Errors(unittest.TestCase):
     def test_devices_and_ratios_that_do_not_match_the_processes(self):
         self.check(on_ranks(2, "run", HYBRID, "hi", "--device", "cpu,cpu,cpu"), "3 devices", "2 processes")
         self.check(on_ranks(2, "run", HYBRID, "hi", "--split", "1,1,1"), "3 ratios for 2 processes")
+        self.check(on_ranks(2, "run", HYBRID, "hi", "--split", "tensor"), "leave out --split tensor")
 
 
 class Server:
