@@ -150,8 +150,7 @@ void declare_placement_options(CLI::App& app, PlacementOptions& placement) {
          "--split", [&placement](const std::string& text) { read_split(text, placement); },
          "how the devices of --device divide the model: layers (each has whole layers, by free memory), ratios such as "
          "3,1 (of the layers), or tensor (each has a part of every layer: tensor parallelism; for GPUs of one kind; "
-         "the "
-         "default only if measured to be faster)")
+         "the default only if measured to be faster)")
       ->excludes(gpu_layers)
       ->check(split_error, "")
       ->option_text("layers|tensor|RATIOS");
